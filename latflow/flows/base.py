@@ -1,0 +1,94 @@
+"""Invertible maps with their Jacobians: the contract of every flow, and composition (paper, section 3).
+
+Two words, everywhere: **forward** is eps -> z (generation), **inverse** is z -> eps (density). Each returns its
+result and the log |det| *of the map it applied*, so the two log-dets of one point are negatives of each other.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from latflow.shapes import Float
+
+
+class Transform(nn.Module, ABC):
+    """An invertible map of R^H, conditional on an optional context vector.
+
+    Log-dets are summed over H. `context` has the same leading axes as the point.
+    """
+
+    size: int
+    """H."""
+
+    @abstractmethod
+    def forward(
+        self, eps: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
+    ) -> tuple[Float[Tensor, "*n h"], Float[Tensor, "*n"]]:
+        """z = f(eps; context) and log |det dz/deps|."""
+
+    @abstractmethod
+    def inverse(
+        self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
+    ) -> tuple[Float[Tensor, "*n h"], Float[Tensor, "*n"]]:
+        """eps = f^-1(z; context) and log |det deps/dz|."""
+
+    def log_prob(
+        self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
+    ) -> Float[Tensor, "*n"]:
+        """log p_Z(z) = log N(f^-1(z); 0, I) + log |det df^-1/dz|: the change of variables (section 3)."""
+        eps, logdet = self.inverse(z, context)
+        return standard_normal_log_prob(eps) + logdet
+
+    def sample(
+        self,
+        shape: tuple[int, ...] = (),
+        context: Float[Tensor, "*n c"] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """z = f(eps), eps ~ N(0, I): `shape` points, or one per context vector."""
+        reference = next(self.parameters(), torch.empty(0))
+        leading = tuple(shape) if context is None else context.shape[:-1]
+        eps = torch.randn(
+            *leading, self.size, generator=generator, dtype=reference.dtype, device=reference.device
+        )
+        return self(eps, context)[0]
+
+
+class Compose(Transform):
+    """f = f_n ∘ … ∘ f_1: the first transform is next to eps, the last next to z. Log-dets add up."""
+
+    def __init__(self, transforms: Iterable[Transform]):
+        super().__init__()
+        transforms = list(transforms)
+        if not transforms:
+            raise ValueError("Compose needs at least one transform, was given none")
+        sizes = [transform.size for transform in transforms]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"Compose needs transforms of one size, was given sizes {sizes}")
+        self.size = sizes[0]
+        self.transforms = nn.ModuleList(transforms)
+
+    def forward(self, eps, context=None):
+        z, total = eps, eps.new_zeros(eps.shape[:-1])
+        for transform in self.transforms:
+            z, logdet = transform(z, context)
+            total = total + logdet
+        return z, total
+
+    def inverse(self, z, context=None):
+        eps, total = z, z.new_zeros(z.shape[:-1])
+        for transform in reversed(self.transforms):
+            assert isinstance(transform, Transform)
+            eps, logdet = transform.inverse(eps, context)
+            total = total + logdet
+        return eps, total
+
+
+def standard_normal_log_prob(eps: Float[Tensor, "*n h"]) -> Float[Tensor, "*n"]:
+    """log N(eps; 0, I), summed over the last axis."""
+    return -0.5 * (eps.square().sum(-1) + eps.shape[-1] * math.log(2 * math.pi))

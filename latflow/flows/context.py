@@ -1,0 +1,110 @@
+"""What step t may see of the other steps.
+
+A context has two faces of the same numbers: `whole`, all steps at once from a known sequence, and `start`/`step`, one
+step at a time with a carried state.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from latflow.flows.lstm import LSTM, State
+from latflow.flows.packing import Packing
+from latflow.flows.positions import Positions
+from latflow.shapes import Float
+
+
+class Context(nn.Module, ABC):
+    """Context vectors of `size` features; that of step t depends on y_<t, its position and T."""
+
+    size: int
+
+    @abstractmethod
+    def whole(self, y: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n c"]:
+        """The contexts of all rows."""
+
+    @abstractmethod
+    def start(self, packing: Packing) -> tuple[Float[Tensor, "n0 c"], Any]:
+        """The context of the first step and the state to carry."""
+
+    @abstractmethod
+    def step(self, y: Float[Tensor, "nt h"], t: int, packing: Packing, state: Any) -> tuple[Tensor, Any]:
+        """From y_t, the context of step t+1 (its rows only) and the new state."""
+
+
+class LSTMContext(Context):
+    """An LSTM over y_<t, which also knows the position of the step it speaks to.
+
+    The state before the first step is a function of the first step's position features, hence of T; the input of
+    step t is y_t with the position features of step t+1, as in the authors' code. Dropout acts between the layers
+    and on the result.
+    """
+
+    def __init__(
+        self, input_size: int, units: int, layers: int, max_T: int, *, dropout: float = 0.0, rank: int | None = None
+    ):
+        super().__init__()
+        self.size, self.dropout = units, dropout
+        self.lstm = LSTM(input_size, units, layers, dropout=dropout)
+        bound = 1 / math.sqrt(units)
+        self.positions = Positions(max_T, self.lstm.gate_size, bound, rank)
+        self.start_positions = Positions(max_T, units, bound, rank)
+        self.start_state = nn.Linear(units, 2 * layers * units)
+
+    def whole(self, y, packing):
+        # Every step but the last of a sequence feeds the next one.
+        following = (packing.remaining - 1).clamp(min=0)
+        features = self.positions(packing.step + (packing.remaining > 0), following)
+        start = self._initial(packing)
+        return self._drop(packing.before(self.lstm(y, packing, features, start), first=start[-1][0]))
+
+    def start(self, packing):
+        state = self._initial(packing)
+        return self._drop(state[-1][0]), state
+
+    def step(self, y, t, packing, state):
+        if t + 1 == packing.steps:
+            return y.new_empty(0, self.size), state
+        n, rows = packing.active[t + 1], packing.at(t + 1)
+        features = self.positions(packing.step[rows], packing.remaining[rows])
+        output, state = self.lstm.step(y[:n], [(h[:n], c[:n]) for h, c in state], features)
+        return self._drop(output), state
+
+    def _initial(self, packing: Packing) -> State:
+        first = packing.at(0)
+        hidden = F.relu(self.start_positions(packing.step[first], packing.remaining[first]))
+        parts = self.start_state(hidden).chunk(2 * self.lstm.layers, -1)
+        return [(parts[2 * layer].contiguous(), parts[2 * layer + 1].contiguous()) for layer in range(self.lstm.layers)]
+
+    def _drop(self, context: Tensor) -> Tensor:
+        return F.dropout(context, self.dropout, self.training)
+
+
+class PositionContext(Context):
+    """The position alone: no dependence across time (the paper's AF-only model)."""
+
+    def __init__(self, size: int, max_T: int, rank: int | None = None):
+        super().__init__()
+        self.size = size
+        self.positions = Positions(max_T, size, 1 / math.sqrt(size), rank)
+
+    def whole(self, y, packing):
+        return self.positions(packing.step, packing.remaining)
+
+    def start(self, packing):
+        return self._at(0, packing), None
+
+    def step(self, y, t, packing, state):
+        if t + 1 == packing.steps:
+            return y.new_empty(0, self.size), None
+        return self._at(t + 1, packing), None
+
+    def _at(self, t: int, packing: Packing) -> Tensor:
+        rows = packing.at(t)
+        return self.positions(packing.step[rows], packing.remaining[rows])

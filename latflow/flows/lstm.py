@@ -1,0 +1,194 @@
+"""An LSTM over packed rows, with position features added to its gates, whole or one step at a time.
+
+    o, i, f = σ(·),  g = tanh(·)  of  W x_t + U h_{t-1} + b + p_t
+    c_t = f c_{t-1} + i g,   h_t = o tanh(c_t)
+
+Why not `nn.LSTM`: the paper feeds every LSTM two one-hots of width max_T (supplement D). Their product with W is a
+look-up of rows p_t, which `nn.LSTM` has no place for. Here the input projection of all steps is one GEMM, so are
+the weight gradients, and rows of different lengths are never padded. Gates are stored in the order o, i, f, g.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from latflow.flows.packing import Packing
+from latflow.shapes import Float
+
+State = list[tuple[Tensor, Tensor]]
+"""(h, c) of each layer, each (n, units)."""
+
+
+class LSTM(nn.Module):
+    """`layers` layers of `units`; both directions if `bidirectional`, whose outputs stand side by side."""
+
+    def __init__(
+        self, input_size: int, units: int, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
+    ):
+        super().__init__()
+        self.units, self.layers, self.dropout = units, layers, dropout
+        self.directions = 2 if bidirectional else 1
+        self.gate_size = self.directions * 4 * units
+        """Width of what the first layer adds to its gates (`features` below)."""
+        sizes = [input_size] + [self.directions * units] * (layers - 1)
+        self.input_weight = nn.ParameterList(torch.empty(self.gate_size, size) for size in sizes)
+        self.recurrent_weight = nn.ParameterList(
+            torch.empty(self.directions, 4 * units, units) for _ in range(layers)
+        )
+        self.bias = nn.ParameterList(torch.empty(self.gate_size) for _ in range(layers))
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -1 / math.sqrt(units), 1 / math.sqrt(units))
+
+    def forward(
+        self,
+        x: Float[Tensor, "n input"],
+        packing: Packing,
+        features: Float[Tensor, "n gates"] | None = None,
+        start: State | None = None,
+    ) -> Float[Tensor, "n output"]:
+        """The last layer's h of every row. `start` is the state before the first step (zeros if not given)."""
+        for layer in range(self.layers):
+            gates = F.linear(x, self.input_weight[layer], self.bias[layer])
+            if layer == 0 and features is not None:
+                gates = gates + features
+            h, c = self._zero_state(packing, x) if start is None else start[layer]
+            outputs = [
+                _Recurrence.apply(part, weight, h, c, packing, direction == 1)
+                for direction, (part, weight) in enumerate(
+                    zip(gates.chunk(self.directions, -1), self.recurrent_weight[layer], strict=True)
+                )
+            ]
+            x = outputs[0] if self.directions == 1 else torch.cat(outputs, -1)
+            if layer < self.layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        return x
+
+    def step(
+        self, x: Float[Tensor, "n input"], state: State, features: Float[Tensor, "n gates"] | None = None
+    ) -> tuple[Float[Tensor, "n units"], State]:
+        """One step of a one-directional LSTM from a carried state: the same numbers as `forward`."""
+        new_state: State = []
+        for layer, (h, c) in enumerate(state):
+            gates = F.linear(x, self.input_weight[layer], self.bias[layer])
+            gates = gates + F.linear(h, self.recurrent_weight[layer][0])
+            if layer == 0 and features is not None:
+                gates = gates + features
+            h, c = lstm_cell(gates, c)
+            new_state.append((h, c))
+            x = F.dropout(h, self.dropout, self.training) if layer < self.layers - 1 else h
+        return x, new_state
+
+    def _zero_state(self, packing: Packing, like: Tensor) -> tuple[Tensor, Tensor]:
+        zeros = like.new_zeros(packing.active[0], self.units)
+        return zeros, zeros
+
+
+def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> tuple[Tensor, Tensor]:
+    """h_t and c_t from the summed gate inputs and c_{t-1}."""
+    h, c = _Cell.apply(gates, c)
+    return h, c
+
+
+class _Cell(torch.autograd.Function):
+    """The pointwise part of a step, as one node of the graph."""
+
+    @staticmethod
+    def forward(ctx, gates: Tensor, c: Tensor):
+        units = c.shape[-1]
+        sigmoids, g = gates[..., : 3 * units].sigmoid(), gates[..., 3 * units :].tanh()
+        o, i, f = sigmoids.chunk(3, -1)
+        new_c = torch.addcmul(f * c, i, g)
+        tanh_c = new_c.tanh()
+        ctx.save_for_backward(sigmoids, g, c, tanh_c)
+        return o * tanh_c, new_c
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_h: Tensor, grad_c: Tensor):
+        sigmoids, g, c, tanh_c = ctx.saved_tensors
+        o, i, f = sigmoids.chunk(3, -1)
+        grad_c = torch.addcmul(grad_c, grad_h, o * (1 - tanh_c.square()))
+        grad = torch.cat([grad_h * tanh_c, grad_c * g, grad_c * c], -1) * (sigmoids * (1 - sigmoids))
+        grad_gates = torch.cat([grad, grad_c * i * (1 - g.square())], -1)
+        return grad_gates, grad_c * f
+
+
+class _Recurrence(torch.autograd.Function):
+    """One layer in one direction over packed rows, given the gate inputs W x + b of all rows.
+
+    The running state has a row for every sequence; step t touches the first n_t of them. So in either direction a
+    sequence that has not begun keeps its starting state and one that has ended is left alone.
+    """
+
+    @staticmethod
+    def forward(ctx, inputs: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, packing: Packing, backwards: bool):
+        rows, units = len(inputs), weight.shape[1]
+        keep = any(ctx.needs_input_grad)
+        ctx.packing, ctx.backwards = packing, backwards
+        steps = _time_order(packing, backwards)
+
+        gates = inputs.new_empty(rows if keep else packing.active[0], 4 * units)
+        h_before, c_before, tanh_c = (inputs.new_empty(rows if keep else 0, units) for _ in range(3))
+        output = inputs.new_empty(rows, units)
+        transposed = weight.t()
+        h, c = h0.clone(), c0.clone()
+        for t in steps:
+            at, n = packing.at(t), packing.active[t]
+            gate = gates[at] if keep else gates[:n]
+            h_n, c_n = h[:n], c[:n]
+            torch.addmm(inputs[at], h_n, transposed, out=gate)
+            gate[:, : 3 * units].sigmoid_()
+            gate[:, 3 * units :].tanh_()
+            o, i, f, g = gate.chunk(4, -1)
+            if keep:
+                h_before[at] = h_n
+                c_before[at] = c_n
+            c_n.mul_(f).addcmul_(i, g)
+            if keep:
+                torch.mul(o, torch.tanh(c_n, out=tanh_c[at]), out=h_n)
+            else:
+                torch.mul(o, c_n.tanh(), out=h_n)
+            output[at] = h_n
+        if keep:
+            ctx.save_for_backward(weight, gates, h_before, c_before, tanh_c)
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad: Tensor):
+        weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
+        packing: Packing = ctx.packing
+        rows, units = len(gates), weight.shape[1]
+        # All that does not depend on the gradient, for all rows at once:
+        #   dc_t += dh_t · into_c;   d(o gate) = dh_t · into_o;   d(i, f, g gates) = dc_t · into_ifg
+        sigmoids, g = gates[:, : 3 * units], gates[:, 3 * units :]
+        o, i, f = sigmoids.chunk(3, -1)
+        slopes = sigmoids * (1 - sigmoids)
+        into_c = o * (1 - tanh_c.square())
+        into_o = slopes[:, :units] * tanh_c
+        into_ifg = gates.new_empty(rows, 3, units)
+        torch.mul(slopes[:, units : 2 * units], g, out=into_ifg[:, 0])
+        torch.mul(slopes[:, 2 * units :], c_before, out=into_ifg[:, 1])
+        torch.mul(i, 1 - g.square(), out=into_ifg[:, 2])
+
+        grad_gates = gates.new_empty(rows, 4, units)
+        grad_h, grad_c = (gates.new_zeros(packing.active[0], units) for _ in range(2))
+        for t in reversed(_time_order(packing, ctx.backwards)):
+            at, n = packing.at(t), packing.active[t]
+            dh, dc = grad_h[:n], grad_c[:n]
+            dh.add_(grad[at])
+            dc.addcmul_(dh, into_c[at])
+            torch.mul(dh, into_o[at], out=grad_gates[at, 0])
+            torch.mul(dc[:, None], into_ifg[at], out=grad_gates[at, 1:])
+            dc.mul_(f[at])
+            torch.mm(grad_gates[at].view(n, 4 * units), weight, out=dh)
+        grad_gates = grad_gates.view(rows, 4 * units)
+        return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
+
+
+def _time_order(packing: Packing, backwards: bool) -> range:
+    return range(packing.steps - 1, -1, -1) if backwards else range(packing.steps)

@@ -1,0 +1,100 @@
+"""The networks that put out raw scalar parameters: masked (MADE), for coupling, and without inputs.
+
+All are the same small perceptron; they differ in which inputs an output may see. The context enters as `hidden`,
+already projected to the width of the first hidden layer, so that the contexts of J layers are one GEMM.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from latflow.shapes import Float
+
+INITIAL_RANGE = 1e-3
+"""Hidden weights start within ±this, so that every flow starts near the identity (as in the authors' code)."""
+
+
+class Weights(NamedTuple):
+    """A network's layers as they are applied: masks already in."""
+
+    matrices: list[Tensor]
+    biases: list[Tensor]
+
+
+class Conditioner(nn.Module):
+    """raw = MLP(y, hidden): `depth` hidden layers of `units`, to `outputs` × `n_params` numbers.
+
+    The outputs are laid out with the parameter axis first and viewed with it last, so that taking one parameter of
+    all outputs reads contiguous memory.
+    """
+
+    def __init__(self, inputs: int, outputs: int, n_params: int, units: int, depth: int):
+        super().__init__()
+        if depth < 1:
+            raise ValueError(f"a conditioner needs at least one hidden layer, not {depth}")
+        self.inputs, self.outputs, self.n_params, self.units = inputs, outputs, n_params, units
+        widths = [inputs] + [units] * depth + [outputs * n_params]
+        self.matrices = nn.ParameterList(
+            torch.empty(out, into) for into, out in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.biases = nn.ParameterList(torch.zeros(out) for out in widths[1:])
+        for matrix in self.matrices[:-1]:
+            nn.init.uniform_(matrix, -INITIAL_RANGE, INITIAL_RANGE)
+        nn.init.uniform_(self.matrices[-1], -1 / math.sqrt(units), 1 / math.sqrt(units))
+
+    def weights(self) -> Weights:
+        """What a pass needs, computed once for however many steps it has."""
+        return Weights(list(self.matrices), list(self.biases))
+
+    def forward(
+        self,
+        y: Float[Tensor, "*n inputs"],
+        hidden: Float[Tensor, "*n units"] | None = None,
+        weights: Weights | None = None,
+    ) -> Float[Tensor, "*n outputs p"]:
+        matrices, biases = self.weights() if weights is None else weights
+        if self.inputs:
+            y = F.linear(y, matrices[0], biases[0])
+            y = y if hidden is None else y + hidden
+        else:
+            leading = y.shape[:-1]
+            y = biases[0].expand(*leading, -1) if hidden is None else hidden + biases[0]
+        for matrix, bias in zip(matrices[1:], biases[1:], strict=True):
+            y = F.linear(F.relu(y), matrix, bias)
+        return y.unflatten(-1, (self.n_params, self.outputs)).transpose(-1, -2)
+
+
+class MADE(Conditioner):
+    """A masked network (Germain et al. 2015): the parameters of dimension d see y_<d, in the given order, only.
+
+    Hidden units have degrees 0 … H-1, spread evenly and sorted; a unit of degree m sees the first m dimensions, and
+    the parameters of the d-th dimension (from 0) see units of degree at most d. Degree 0 sees the context alone: so
+    does the first dimension.
+    """
+
+    def __init__(self, size: int, n_params: int, units: int, depth: int, reverse: bool = False):
+        super().__init__(size, size, n_params, units, depth)
+        if units < size:
+            raise ValueError(
+                f"a masked network over {size} dimensions needs at least {size} units per layer, one for each "
+                f"degree, not {units}"
+            )
+        rank = torch.arange(size)
+        rank = rank.flip(0) if reverse else rank
+        self.reverse = reverse
+        self.degrees: list[int] = [unit * size // units for unit in range(units)]
+        hidden = torch.tensor(self.degrees)
+        masks = [hidden[:, None] > rank[None, :]]
+        masks += [hidden[:, None] >= hidden[None, :]] * (depth - 1)
+        masks += [(rank[:, None] >= hidden[None, :]).repeat(n_params, 1)]
+        for layer, mask in enumerate(masks):
+            self.register_buffer(f"mask{layer}", mask, persistent=False)
+
+    def weights(self) -> Weights:
+        masked = [matrix * self.get_buffer(f"mask{layer}") for layer, matrix in enumerate(self.matrices)]
+        return Weights(masked, list(self.biases))
