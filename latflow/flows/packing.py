@@ -25,10 +25,9 @@ class Packing:
         """How many copies of each sequence stand side by side in the rows."""
         self.order = torch.argsort(lengths, descending=True, stable=True)
         host = lengths.cpu()
-        longest = int(host.max())
+        self.steps = int(host.max())
         """T of the longest sequence."""
-        self.steps = longest
-        active = torch.bincount(host, minlength=longest + 1).flip(0).cumsum(0).flip(0)[1:]
+        active = torch.bincount(host).flip(0).cumsum(0).flip(0)[1:]
         self.active: list[int] = (active * samples).tolist()
         """Rows at each step: sequences (times samples) that are at least that long."""
         self.offsets: list[int] = [0]
@@ -97,13 +96,13 @@ class Packing:
             return padded[self.sequence, self.step]
         return padded[self.sequence, self._sample, self.step]
 
-    def unpack(self, rows: Tensor) -> Tensor:
-        """Rows (N, …) to (b, t, …), or (b, s, t, …) for s samples, with zeros for padding."""
-        b, tail = len(self.lengths), rows.shape[1:]
+    def unpack(self, rows: Tensor, steps: int | None = None) -> Tensor:
+        """Rows (N, …) to (b, t, …), or (b, s, t, …) for s samples, with zeros behind the end, t = `steps` in all."""
+        b, t, tail = len(self.lengths), self.steps if steps is None else steps, rows.shape[1:]
         if self.samples == 1:
-            padded = rows.new_zeros(b, self.steps, *tail)
+            padded = rows.new_zeros(b, t, *tail)
             return padded.index_put((self.sequence, self.step), rows)
-        padded = rows.new_zeros(b, self.samples, self.steps, *tail)
+        padded = rows.new_zeros(b, self.samples, t, *tail)
         return padded.index_put((self.sequence, self._sample, self.step), rows)
 
     @cached_property

@@ -58,7 +58,7 @@ class SequenceFlow(nn.Module):
     def log_prob(self, z: Float[Tensor, "b t h"], lengths: Int[Tensor, "b"]) -> Float[Tensor, "b t"]:
         """log p(z_t | z_<t, T) per step, zero behind the end; the sum over t is log p(z | T)."""
         packing = self._packing(z, lengths)
-        return packing.unpack(self.log_prob_rows(packing.pack(z), packing))
+        return packing.unpack(self.log_prob_rows(packing.pack(z), packing), z.shape[1])
 
     @torch.no_grad()
     def sample(
@@ -72,12 +72,12 @@ class SequenceFlow(nn.Module):
 
     def inverse_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> tuple[Tensor, Tensor]:
         if self.time == "iaf":
-            return self._serial(self.hidden.inverse, z, packing, feed_result=True)
+            return self._serial(self.hidden.inverse, z, packing)
         return self.hidden.inverse(z, self.context.whole(z, packing))
 
     def forward_rows(self, eps: Float[Tensor, "n h"], packing: Packing) -> tuple[Tensor, Tensor]:
         if self.time == "af":
-            return self._serial(self.hidden.forward, eps, packing, feed_result=True)
+            return self._serial(self.hidden.forward, eps, packing)
         return self.hidden(eps, self.context.whole(eps, packing))
 
     def log_prob_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
@@ -91,17 +91,16 @@ class SequenceFlow(nn.Module):
         eps = torch.randn(packing.rows, self.size, generator=generator, dtype=weight.dtype, device=weight.device)
         return self.forward_rows(temperature * eps, packing)[0]
 
-    def _serial(self, step_map: Callable, y: Tensor, packing: Packing, feed_result: bool) -> tuple[Tensor, Tensor]:
-        """One step after the other: each result (or each input) is what the next context sees."""
+    def _serial(self, step_map: Callable, y: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """One step after the other: the results are what the next context sees."""
         weights = self.hidden.weights()
         results, logdets = [], []
         context, state = self.context.start(packing)
         for t in range(packing.steps):
-            y_t = y[packing.at(t)]
-            result, logdet = step_map(y_t, context, weights)
+            result, logdet = step_map(y[packing.at(t)], context, weights)
             results.append(result)
             logdets.append(logdet)
-            context, state = self.context.step(result if feed_result else y_t, t, packing, state)
+            context, state = self.context.step(result, t, packing, state)
         return torch.cat(results), torch.cat(logdets)
 
     def _packing(self, y: Tensor, lengths: Tensor) -> Packing:
@@ -118,4 +117,4 @@ class SequenceFlow(nn.Module):
     def _on_rows(self, rows_map: Callable, y: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packing = self._packing(y, lengths)
         result, logdet = rows_map(packing.pack(y), packing)
-        return packing.unpack(result), packing.unpack(logdet)
+        return packing.unpack(result, y.shape[1]), packing.unpack(logdet, y.shape[1])
