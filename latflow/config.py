@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -39,3 +40,61 @@ class DataConfig:
     """hmm, chords: sequences to draw for validation, and as many for the test; 0: the set's own number."""
     synthetic_seed: int = 0
     """hmm, chords: draws the sequences (the language itself is fixed)."""
+
+
+@dataclass(frozen=True)
+class PriorConfig:
+    """p(z | T): a point on three axes, time / hidden / scalar, and its sizes (paper, section 4.3)."""
+
+    time: Literal["af", "iaf", "none"] = "af"
+    """What the context of step t sees: z_<t, eps_<t, or its position alone."""
+    hidden: Literal["af", "scf", "none"] = "af"
+    """Across the H dimensions of a step: autoregressive, split coupling, or no dependence."""
+    scalar: Literal["nlsq", "affine"] = "nlsq"
+    """The invertible scalar map inside."""
+    layers: int = 5
+    """J, layers of the hidden flow."""
+    network_layers: int = 2
+    """Hidden layers of the network in each layer of the hidden flow."""
+    network_units: int = 100
+    """Their units."""
+    lstm_layers: int = 2
+    """Layers of the LSTM over time."""
+    lstm_units: int = 500
+    """Its units, and the size of the context."""
+    dropout: float = 0.2
+    """On that LSTM, between its layers and on its output."""
+    alpha: float = 0.95
+    """NLSq's bound on the perturbation, below 1 (the authors' code: effectively 0.9675)."""
+    raw_scale: tuple[float, float, float] = (0.4, 0.3, 0.4)
+    """Factors on the raw b', c', d' from the network, as in the authors' code; the affine map uses the first."""
+
+
+@dataclass(frozen=True)
+class LSTMConfig:
+    """An LSTM of the model."""
+
+    layers: int = 2
+    units: int = 500
+    dropout: float = 0.0
+    """Between the layers and on the output."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model: latent flow or baseline, with the paper's sizes as defaults (supplement E)."""
+
+    kind: Literal["latent", "lstm"] = "latent"
+    """The latent flow, or the LSTM language model with the same T conditioning."""
+    latent_size: int = 50
+    """H, the size of z_t."""
+    embedding_size: int = 500
+    """Of the symbols; shared between the posterior's input and the emission's output if tied."""
+    tie_embedding: bool = True
+    """Use the input embedding as the output matrix (weight tying)."""
+    position_rank: int | None = None
+    """Factored position embedding of this rank, for very long sequences; unset: a full row per position."""
+    prior: PriorConfig = field(default_factory=PriorConfig)
+    posterior: LSTMConfig = field(default_factory=LSTMConfig)
+    emission: LSTMConfig = field(default_factory=LSTMConfig)
+    baseline: LSTMConfig = field(default_factory=lambda: LSTMConfig(dropout=0.1))
