@@ -14,14 +14,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from latflow.flows.base import Transform
+from latflow.flows.deferred import DeferredWeight, defer, linear
 from latflow.flows.made import MADE, Conditioner, Weights
 from latflow.flows.scalar import NLSq, ScalarTransform
+
+
+class Prepared(NamedTuple):
+    """The weights of all layers as applied, and that of the context: what every step of a serial pass shares."""
+
+    networks: Sequence[Weights]
+    context: Tensor | DeferredWeight | None
 
 
 class HiddenFlow(Transform):
@@ -61,38 +69,48 @@ class HiddenFlow(Transform):
         self, layer: int, z: Tensor, hidden: Tensor | None, weights: Weights
     ) -> tuple[Tensor, Tensor]: ...
 
-    def forward(self, eps, context=None, weights: Sequence[Weights] | None = None):
+    def forward(self, eps, context=None, prepared: Prepared | None = None):
         self._check(eps, context)
-        z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context)
-        weights = self.weights() if weights is None else weights
+        networks, context_weight = self.prepare() if prepared is None else prepared
+        z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context, context_weight)
         for layer in range(self.layers):
-            z, logdet = self._layer_forward(layer, z, hidden[layer], weights[layer])
+            z, logdet = self._layer_forward(layer, z, hidden[layer], networks[layer])
             total = total + logdet
         return z, total
 
-    def inverse(self, z, context=None, weights: Sequence[Weights] | None = None):
+    def inverse(self, z, context=None, prepared: Prepared | None = None):
         self._check(z, context)
-        eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context)
-        weights = self.weights() if weights is None else weights
+        networks, context_weight = self.prepare() if prepared is None else prepared
+        eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context, context_weight)
         for layer in reversed(range(self.layers)):
-            eps, logdet = self._layer_inverse(layer, eps, hidden[layer], weights[layer])
+            eps, logdet = self._layer_inverse(layer, eps, hidden[layer], networks[layer])
             total = total + logdet
         return eps, total
 
     def weights(self) -> list[Weights]:
-        """The weights of all layers as applied. A serial pass computes them once and hands them to every step."""
+        """The weights of all layers as applied."""
         return [self.network(layer).weights() for layer in range(self.layers)]
+
+    def prepare(self, steps: bool = False) -> Prepared:
+        """What a pass needs, computed once for however many `steps` it has."""
+        if not steps:
+            return Prepared(self.weights(), self.context_weight)
+        context = None if self.context_weight is None else defer(self.context_weight)
+        return Prepared([weights.deferred() for weights in self.weights()], context)
 
     def network(self, layer: int) -> Conditioner:
         network = self.networks[layer]
         assert isinstance(network, Conditioner)
         return network
 
-    def project(self, context: Tensor | None) -> Sequence[Tensor | None]:
+    def project(
+        self, context: Tensor | None, weight: Tensor | DeferredWeight | None = None
+    ) -> Sequence[Tensor | None]:
         """What each layer's network adds to its first hidden layer: one GEMM for all layers."""
-        if self.context_weight is None or context is None:
+        weight = self.context_weight if weight is None else weight
+        if weight is None or context is None:
             return [None] * self.layers
-        return F.linear(context, self.context_weight).split(self.units, -1)
+        return linear(context, weight).split(self.units, -1)
 
     def _check(self, point: Tensor, context: Tensor | None) -> None:
         if point.shape[-1] != self.size:
