@@ -7,7 +7,7 @@ leaves its rows behind; when the last step is done the weight takes Σ_t g_tᵀ 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -68,12 +68,15 @@ def linear(x: Tensor, weight: Tensor | DeferredWeight, bias: Tensor | None = Non
     return _StepLinear.apply(x, weight.matrix, weight.bias, weight.tape)
 
 
-def _total(ctx: Any) -> tuple[Tensor | None, Tensor | None]:
-    inputs, grads = ctx.tape.take()
-    if not grads:
-        return None, None
-    grad = torch.cat(grads)
-    return grad.t() @ torch.cat(inputs), grad.sum(0)
+def _total(tape: _Tape, matrix: Tensor | None, bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """What the steps left, and what came by the ordinary way from uses other than `linear`."""
+    inputs, grads = tape.take()
+    if grads:
+        grad = torch.cat(grads)
+        product, total = grad.t() @ torch.cat(inputs), grad.sum(0)
+        matrix = product if matrix is None else matrix + product
+        bias = total if bias is None else bias + total
+    return matrix, bias
 
 
 class _Collect(torch.autograd.Function):
@@ -87,8 +90,8 @@ class _Collect(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, _: Tensor | None):
-        return _total(ctx)[0], None
+    def backward(ctx, matrix: Tensor | None):
+        return _total(ctx.tape, matrix, None)[0], None
 
 
 class _CollectBoth(torch.autograd.Function):
@@ -102,8 +105,8 @@ class _CollectBoth(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, *_: Tensor | None):
-        return *_total(ctx), None
+    def backward(ctx, matrix: Tensor | None, bias: Tensor | None):
+        return *_total(ctx.tape, matrix, bias), None
 
 
 class _StepLinear(torch.autograd.Function):

@@ -7,6 +7,7 @@ already projected to the width of the first hidden layer, so that the contexts o
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,16 @@ class Weights(NamedTuple):
 
     matrices: Sequence[Tensor | DeferredWeight]
     biases: Sequence[Tensor | None]
+
+    def plain(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The tensors themselves, prepared or not."""
+        matrices, biases = [], []
+        for matrix, bias in zip(self.matrices, self.biases, strict=True):
+            if isinstance(matrix, DeferredWeight):
+                matrix, bias, _ = matrix
+            matrices.append(matrix)
+            biases.append(bias)
+        return matrices, biases
 
     def deferred(self) -> Weights:
         """Prepared for a serial pass of many steps."""
@@ -95,6 +106,8 @@ class MADE(Conditioner):
         rank = rank.flip(0) if reverse else rank
         self.reverse = reverse
         self.degrees: list[int] = [unit * size // units for unit in range(units)]
+        self.starts: list[int] = [bisect_left(self.degrees, degree) for degree in range(size + 1)]
+        """Where the units of each degree begin; the last entry is `units`."""
         hidden = torch.tensor(self.degrees)
         masks = [hidden[:, None] > rank[None, :]]
         masks += [hidden[:, None] >= hidden[None, :]] * (depth - 1)
