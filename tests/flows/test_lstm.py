@@ -20,7 +20,9 @@ def torch_order(weight):
 
 def twin(ours: LSTM, positions: Positions, input_size: int) -> nn.LSTM:
     """nn.LSTM with the same weights, whose input is x and the two one-hots."""
-    theirs = nn.LSTM(input_size + 2 * MAX_T, ours.units, ours.layers, batch_first=True, bidirectional=ours.directions == 2)
+    theirs = nn.LSTM(
+        input_size + 2 * MAX_T, ours.units, ours.layers, batch_first=True, bidirectional=ours.directions == 2
+    )
     start, end = positions.start.chunk(ours.directions, -1), positions.end.chunk(ours.directions, -1)
     with torch.no_grad():
         for layer in range(ours.layers):
@@ -30,8 +32,12 @@ def twin(ours: LSTM, positions: Positions, input_size: int) -> nn.LSTM:
                 if layer == 0:
                     matrix = torch.cat([matrix, start[direction].T, end[direction].T], 1)
                 getattr(theirs, f"weight_ih_{suffix}").copy_(torch_order(matrix))
-                getattr(theirs, f"weight_hh_{suffix}").copy_(torch_order(ours.recurrent_weight[layer][direction]))
-                getattr(theirs, f"bias_ih_{suffix}").copy_(torch_order(ours.bias[layer].chunk(ours.directions)[direction]))
+                getattr(theirs, f"weight_hh_{suffix}").copy_(
+                    torch_order(ours.recurrent_weight[layer][direction])
+                )
+                getattr(theirs, f"bias_ih_{suffix}").copy_(
+                    torch_order(ours.bias[layer].chunk(ours.directions)[direction])
+                )
                 getattr(theirs, f"bias_hh_{suffix}").zero_()
     return theirs
 
@@ -86,7 +92,9 @@ def test_gradients_reach_the_start_through_the_state():
     names = list(dict(context.named_parameters()))
 
     def whole(*weights):
-        return torch.func.functional_call(_Whole(context), {f"context.{n}": w for n, w in zip(names, weights, strict=True)}, (y, packing))
+        return torch.func.functional_call(
+            _Whole(context), {f"context.{n}": w for n, w in zip(names, weights, strict=True)}, (y, packing)
+        )
 
     weights = [w.detach().clone().requires_grad_() for w in context.parameters()]
     assert torch.autograd.gradcheck(whole, tuple(weights), fast_mode=True)

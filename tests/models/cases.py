@@ -20,7 +20,9 @@ PRIORS = {
 MODELS = [*PRIORS, "lstm"]
 
 
-def config(name: str, units: int = 8, latent_size: int = 3, layers: int = 1, flow_layers: int = 2) -> ModelConfig:
+def config(
+    name: str, units: int = 8, latent_size: int = 3, layers: int = 1, flow_layers: int = 2
+) -> ModelConfig:
     lstm = LSTMConfig(layers=layers, units=units)
     base = ModelConfig(
         latent_size=latent_size, embedding_size=units, posterior=lstm, emission=lstm, baseline=lstm,

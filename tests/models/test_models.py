@@ -153,11 +153,17 @@ def test_lengths_are_drawn_from_p_of_T():
     ("change", "message"),
     [
         (lambda b: replace(b, x=b.x + 1), "3 at sequence 0, step 2: a symbol is a number from 0 to 2"),
-        (lambda b: replace(b, lengths=torch.tensor([4, 9])), "length 9 of sequence 1 does not fit x with 4 steps"),
+        (
+            lambda b: replace(b, lengths=torch.tensor([4, 9])),
+            "length 9 of sequence 1 does not fit x with 4 steps",
+        ),
         (lambda b: replace(b, lengths=torch.tensor([4, 0])), "sequence 1 has length 0"),
         (lambda b: replace(b, lengths=torch.tensor([4])), "2 sequences, but 1 lengths"),
         (lambda b: replace(b, x=b.x[..., None]), r"x must be of shape \(b, t\) for text"),
-        (lambda b: replace(b, lengths=torch.tensor([4, 3])), "length 3 of sequence 1 has no probability under p\\(T\\)"),
+        (
+            lambda b: replace(b, lengths=torch.tensor([4, 3])),
+            "length 3 of sequence 1 has no probability under p\\(T\\)",
+        ),
     ],
 )
 def test_bad_input_is_named(name, change, message):
@@ -173,7 +179,7 @@ def test_nan_and_impossible_notes_are_named():
     with pytest.raises(ValueError, match="NaN in sequence 1"):
         model.terms(batch_of(x, [3, 3]))
     x[1, 2, 5] = 2
-    with pytest.raises(ValueError, match="2.0 at sequence 1, step 2: a note is 0 or 1"):
+    with pytest.raises(ValueError, match=r"2\.0 at sequence 1, step 2: a note is 0 or 1"):
         model.terms(batch_of(x, [3, 3]))
 
 
@@ -186,7 +192,7 @@ def test_unknown_names_are_listed_with_what_is_accepted():
         prior = replace(PriorConfig(network_units=8, lstm_units=8), **{axis: "sideways"})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=message):
             build_prior(prior, 3, 10)
-    with pytest.raises(ValueError, match="model.kind must be one of 'latent', 'lstm', not 'gru'"):
+    with pytest.raises(ValueError, match=r"model\.kind must be one of 'latent', 'lstm', not 'gru'"):
         build(replace(config("lstm"), kind="gru"), text_spec())  # type: ignore[arg-type]
 
 
