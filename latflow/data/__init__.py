@@ -56,7 +56,14 @@ def load(config: DataConfig) -> Corpus:
         corpus = _OWN[kind](Path(path).expanduser(), config)
     if corpus.spec.kind != "music" and (config.transpose or config.crop):
         raise LatflowError(f"transpose and crop are for music; {name} is {corpus.spec.kind}")
+    _check_crop(corpus, config.crop)
     return corpus
+
+
+def _check_crop(corpus: Corpus, crop: int) -> None:
+    """A cropped piece has `crop` steps, and p(T) must allow that; it does unless it is not smoothed."""
+    if crop and (corpus.splits["train"].lengths > crop).any() and not corpus.spec.length_counts[crop]:
+        raise LatflowError(f"crop is {crop}, a length that p(T) rules out; leave smooth_lengths unset")
 
 
 def _check(config: DataConfig) -> None:

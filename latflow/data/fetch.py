@@ -98,8 +98,8 @@ def folders(data_dir: str | None) -> list[Path]:
     return [Path(folder) for folder in given.values() if folder] + [cache_folder()]
 
 
-def find(name: str, data_dir: str | None = None) -> list[Path] | None:
-    """The files of a corpus where they lie, checked; None if they are nowhere."""
+def find(name: str, data_dir: str | None = None, verify: bool = True) -> list[Path] | None:
+    """The files of a corpus where they lie, checked unless told not to; None if they are nowhere."""
     cache = cache_folder()
     for folder in folders(data_dir):
         for files in CORPORA[name]:
@@ -108,7 +108,8 @@ def find(name: str, data_dir: str | None = None) -> list[Path] | None:
                 there = [path.exists() for path in paths]
             if all(there):
                 for path, file in zip(paths, files, strict=True):
-                    check(path, file)
+                    if verify:
+                        check(path, file)
                 return paths
             if any(there) and folder != cache:  # in the cache a download stopped half-way, and resumes
                 raise LatflowError(f"{paths[there.index(False)]} is missing beside the other files of {name}")
@@ -125,7 +126,7 @@ def check(path: Path, file: KnownFile) -> None:
     with readable(path), path.open("rb") as stream:
         size = path.stat().st_size
         digest = hashlib.sha256()
-        while block := stream.read(1 << 20):
+        while block := stream.read(1 << 16):
             digest.update(block)
     if digest.hexdigest() == file.sha256:
         return

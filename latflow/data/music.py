@@ -75,7 +75,7 @@ def _unpacked(path: Path) -> str:
     with readable(path):
         try:
             with gzip.open(path, "rt", encoding="utf-8") as stream:
-                while block := stream.read(1 << 20):
+                while block := stream.read(1 << 16):
                     blocks.append(block)
                     size += len(block)
                     if size > MOST_BYTES:
