@@ -85,16 +85,21 @@ class LSTM(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "n input"],
+        x: Float[Tensor, "n input"] | None,
         state: State,
         features: Float[Tensor, "n gates"] | None = None,
         weights: list[tuple[DeferredWeight, DeferredWeight]] | None = None,
     ) -> tuple[Float[Tensor, "n units"], State]:
-        """One step of a one-directional LSTM from a carried state: the same numbers as `forward`."""
+        """One step of a one-directional LSTM from a carried state: the same numbers as `forward`.
+
+        Without x, W x + b of the first layer is in `features` already.
+        """
         weights = self.prepare() if weights is None else weights
         new_state: State = []
         for layer, ((h, c), (input_weight, recurrent_weight)) in enumerate(zip(state, weights, strict=True)):
-            gates = linear(x, input_weight) + linear(h, recurrent_weight)
+            gates = linear(h, recurrent_weight)
+            if x is not None:
+                gates = gates + linear(x, input_weight)
             if layer == 0 and features is not None:
                 gates = gates + features
             h, c = lstm_cell(gates, c)
@@ -138,7 +143,9 @@ class _Cell(torch.autograd.Function):
         grad = torch.empty(*c.shape[:-1], 4 * c.shape[-1], dtype=c.dtype, device=c.device)
         grad_o, grad_i, grad_f, grad_g = grad.chunk(4, -1)
         torch.mul(grad_h, tanh_c, out=grad_o)
-        grad_c = torch.addcmul(grad_c, grad_h * o, torch.addcmul(torch.ones_like(g[..., :1]), tanh_c, tanh_c, value=-1))
+        grad_c = torch.addcmul(
+            grad_c, grad_h * o, torch.addcmul(torch.ones_like(g[..., :1]), tanh_c, tanh_c, value=-1)
+        )
         torch.mul(grad_c, g, out=grad_i)
         torch.mul(grad_c, c, out=grad_f)
         torch.mul(grad_c, i, out=grad_g)
@@ -158,7 +165,9 @@ class _Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, inputs: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, packing: Packing, backwards: bool):
+    def forward(
+        ctx, inputs: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, packing: Packing, backwards: bool
+    ):
         rows, units = len(inputs), weight.shape[1]
         keep = any(ctx.needs_input_grad)
         ctx.packing, ctx.backwards = packing, backwards
@@ -222,7 +231,9 @@ class _Recurrence(torch.autograd.Function):
         return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
 
 
-def _add_shared(gates: Float[Tensor, "n gates"], features: Float[Tensor, "m gates"]) -> Float[Tensor, "n gates"]:
+def _add_shared(
+    gates: Float[Tensor, "n gates"], features: Float[Tensor, "m gates"]
+) -> Float[Tensor, "n gates"]:
     """gates + features, in place, where each row of features serves n/m rows."""
     copies = len(gates) // len(features)
     gates.view(len(features), copies, -1).add_(features[:, None])
