@@ -192,7 +192,7 @@ def made_forward(
     last (J, params, H, units) are masked; biases (J, depth, units), last_bias (J, params, H); starts (H + 1,) says
     where the units of each degree begin.
     """
-    n, size = eps.shape
+    n = eps.shape[0]
     z, total = eps.copy(), np.zeros(n, eps.dtype)
     if n < 4:
         for row in range(n):
@@ -239,7 +239,8 @@ def _tanh(x):  # pragma: no cover (compiled)
 def lstm_cell(gates, c, h, output):  # pragma: no cover (compiled)
     """The pointwise part of an LSTM step in float32, one pass: σ(x) = ½ + ½ tanh(x/2).
 
-    gates (n, 4 units) in the order o, i, f, g are overwritten; c (n, units) is updated, h and `output` (n, units) are written.
+    gates (n, 4 units) in the order o, i, f, g are overwritten; c (n, units) is updated,
+    h and `output` (n, units) are written.
     """
     n, units = c.shape
     half = np.float32(0.5)

@@ -96,16 +96,17 @@ class LSTM(nn.Module):
         """
         weights = self.prepare() if weights is None else weights
         new_state: State = []
+        output = state[-1][0]
         for layer, ((h, c), (input_weight, recurrent_weight)) in enumerate(zip(state, weights, strict=True)):
             gates = linear(h, recurrent_weight)
             if x is not None:
                 gates = gates + linear(x, input_weight)
             if layer == 0 and features is not None:
                 gates = gates + features
-            h, c = lstm_cell(gates, c)
-            new_state.append((h, c))
-            x = F.dropout(h, self.dropout, self.training) if layer < self.layers - 1 else h
-        return x, new_state
+            output, c = lstm_cell(gates, c)
+            new_state.append((output, c))
+            x = F.dropout(output, self.dropout, self.training) if layer < self.layers - 1 else output
+        return output, new_state
 
     def _zero_state(self, packing: Packing, like: Tensor) -> tuple[Tensor, Tensor]:
         zeros = like.new_zeros(packing.active[0], self.units)
@@ -137,7 +138,7 @@ class _Cell(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_h: Tensor, grad_c: Tensor):
+    def backward(ctx, grad_h: Tensor, grad_c: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         sigmoids, g, c, tanh_c = ctx.saved_tensors
         o, i, f = sigmoids.chunk(3, -1)
         grad = torch.empty(*c.shape[:-1], 4 * c.shape[-1], dtype=c.dtype, device=c.device)
@@ -200,7 +201,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
         packing: Packing = ctx.packing
         rows, units = len(gates), weight.shape[1]

@@ -135,7 +135,7 @@ class _Shift(torch.autograd.Function):
         return _gather(rows, index)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         index, back = ctx.saved_tensors
         return _Shift.apply(grad, back, index), None, None
 
