@@ -2,18 +2,73 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from latflow.config import DataConfig
+from latflow.data import fetch
 from latflow.data.base import Batch, Batches, Corpus, DataSpec, Sequences
+from latflow.data.midi import load_midi
+from latflow.data.music import load_music
 from latflow.data.synthetic import draw_corpus
+from latflow.data.text import load_ptb, load_pydoc, load_text, load_tokens
 from latflow.errors import LatflowError
 
-__all__ = ["Batch", "Batches", "Corpus", "DataSpec", "Sequences", "load"]
+__all__ = ["CATALOGUE", "Batch", "Batches", "Corpus", "DataSpec", "Sequences", "load"]
+
+CATALOGUE = {
+    "ptb": "Penn Treebank sentences, characters (English, newspaper)",
+    "jsb": "Bach's chorales, piano rolls of 88 notes",
+    "nottingham": "folk tunes with chords, piano rolls",
+    "piano-midi": "classical piano, piano rolls",
+    "musedata": "orchestral and piano classics, piano rolls",
+    "pydoc": "sentences of the help topics of this Python, built in",
+    "hmm": "a hidden-Markov language with known likelihoods, built in",
+    "chords": "chord progressions over 88 notes with known likelihoods, built in",
+    "text:PATH": "your own text: a UTF-8 file, or a folder of .txt files",
+    "midi:DIR": "your own music: a folder of .mid files",
+    "tokens:PATH": "your own symbols: JSON lines, each a list of whole numbers or strings",
+}
+"""What `load` knows, and a line about each."""
+
+_OWN = {"text": load_text, "midi": load_midi, "tokens": load_tokens}
 
 
 def load(config: DataConfig) -> Corpus:
-    """The corpus a config names, ready to batch."""
-    if config.name in ("hmm", "chords"):
-        return draw_corpus(
-            config.name, config.train_size, config.eval_size, config.synthetic_seed, config.smooth_lengths
-        )
-    raise LatflowError(f"no data called {config.name!r}")
+    """The corpus a config names, ready to batch.
+
+    transpose and crop are not applied here: they vary the training pieces from epoch to epoch, see `Batches`.
+    """
+    _check(config)
+    name = config.name
+    if name in ("hmm", "chords"):
+        sizes = config.train_size, config.eval_size
+        corpus = draw_corpus(name, *sizes, seed=config.synthetic_seed, smooth=config.smooth_lengths)
+    elif name == "pydoc":
+        corpus = load_pydoc(config)
+    elif name == "ptb":
+        corpus = load_ptb(fetch.find_or_download(name, config.data_dir), config)
+    elif name in fetch.CORPORA:
+        corpus = load_music(name, fetch.find_or_download(name, config.data_dir)[0], config)
+    else:
+        kind, _, path = name.partition(":")
+        if kind not in _OWN or not path:
+            raise LatflowError(f"no data called {name!r}; accepted: {', '.join(CATALOGUE)}")
+        corpus = _OWN[kind](Path(path).expanduser(), config)
+    if corpus.spec.kind != "music" and (config.transpose or config.crop):
+        raise LatflowError(f"transpose and crop are for music; {name} is {corpus.spec.kind}")
+    _check_crop(corpus, config.crop)
+    return corpus
+
+
+def _check_crop(corpus: Corpus, crop: int) -> None:
+    """A cropped piece has `crop` steps, and p(T) must allow that; it does unless it is not smoothed."""
+    if crop and (corpus.splits["train"].lengths > crop).any() and not corpus.spec.length_counts[crop]:
+        raise LatflowError(f"crop is {crop}, a length that p(T) rules out; leave smooth_lengths unset")
+
+
+def _check(config: DataConfig) -> None:
+    for field in ("transpose", "crop", "chunk", "train_size", "eval_size", "synthetic_seed", "split_seed"):
+        if getattr(config, field) < 0:
+            raise LatflowError(f"{field} is {getattr(config, field)}; it must be 0 or more")
+    if config.max_length is not None and config.max_length < 1:
+        raise LatflowError(f"max_length is {config.max_length}; it must be 1 or more")

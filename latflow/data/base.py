@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -144,16 +145,20 @@ def roll_of(steps: Any) -> np.ndarray:
         if steps.shape[1] != NOTES or not np.isin(steps, (0, 1)).all():
             raise LatflowError(f"a roll has shape (T, {NOTES}) and holds zeros and ones; got {steps.shape}")
         return steps.astype(np.uint8)
+    notes = list(chain.from_iterable(steps))
+    if not set(map(type, notes)) <= {int, np.int64}:
+        wrong = next(note for note in notes if type(note) not in (int, np.int64))
+        raise LatflowError(f"{wrong!r} is no MIDI note, a whole number")
+    keys = np.array(notes, np.int64) - LOWEST
+    rows = np.repeat(np.arange(len(steps)), np.fromiter(map(len, steps), np.int64, len(steps)))
+    outside = np.flatnonzero((keys < 0) | (keys >= NOTES))
+    if len(outside):
+        at = outside[0]
+        raise LatflowError(
+            f"step {rows[at] + 1}: MIDI note {notes[at]} is outside {LOWEST}..{LOWEST + NOTES - 1}"
+        )
     roll = np.zeros((len(steps), NOTES), np.uint8)
-    for t, notes in enumerate(steps):
-        for note in notes:
-            if isinstance(note, bool) or not isinstance(note, (int, np.integer)):
-                raise LatflowError(f"step {t + 1}: {note!r} is no MIDI note, a whole number")
-            if not LOWEST <= note < LOWEST + NOTES:
-                raise LatflowError(
-                    f"step {t + 1}: MIDI note {note} is outside {LOWEST}..{LOWEST + NOTES - 1}"
-                )
-            roll[t, note - LOWEST] = 1
+    roll[rows, keys] = 1
     return roll
 
 

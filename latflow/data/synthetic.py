@@ -182,7 +182,7 @@ def draw_corpus(
     }[name]
     model = source()
     counts = {"train": train or sizes[0], "valid": evaluation or sizes[1], "test": evaluation or sizes[1]}
-    # Few training sequences have few lengths; all splits keep to those, so that p(T) allows every length drawn.
+    # Few training sequences have few lengths; all splits keep to those, so that p(T) allows all of them.
     allowed = np.linspace(shortest, longest, min(longest - shortest + 1, counts["train"])).astype(np.int64)
     splits, truth = {}, {}
     for stream, (split, count) in enumerate(counts.items()):

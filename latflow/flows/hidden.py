@@ -162,9 +162,9 @@ class Elementwise(HiddenFlow):
         return Conditioner(0, self.size, self.scalar.n_params, units, depth)
 
     def _layer_forward(self, layer, eps, hidden, weights):
-        z, logdet = self.scalar.forward(eps, self.network(layer)(eps, hidden, weights))
+        z, logdet = self.scalar.forward(eps, self.network(layer)(eps[..., :0], hidden, weights))
         return z, logdet.sum(-1)
 
     def _layer_inverse(self, layer, z, hidden, weights):
-        eps, logdet = self.scalar.inverse(z, self.network(layer)(z, hidden, weights))
+        eps, logdet = self.scalar.inverse(z, self.network(layer)(z[..., :0], hidden, weights))
         return eps, logdet.sum(-1)

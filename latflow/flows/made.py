@@ -43,9 +43,10 @@ class Conditioner(nn.Module):
             torch.empty(out, into) for into, out in zip(widths[:-1], widths[1:], strict=True)
         )
         self.biases = nn.ParameterList(torch.zeros(out) for out in widths[1:])
-        for matrix in self.matrices[:-1]:
-            nn.init.uniform_(matrix, -INITIAL_RANGE, INITIAL_RANGE)
-        nn.init.uniform_(self.matrices[-1], -1 / math.sqrt(units), 1 / math.sqrt(units))
+        with torch.no_grad():
+            for matrix in self.matrices[:-1]:
+                matrix.uniform_(-INITIAL_RANGE, INITIAL_RANGE)
+            self.matrices[-1].uniform_(-1 / math.sqrt(units), 1 / math.sqrt(units))
 
     def weights(self) -> Weights:
         """What a pass needs, computed once for however many steps it has."""
@@ -58,12 +59,8 @@ class Conditioner(nn.Module):
         weights: Weights | None = None,
     ) -> Float[Tensor, "*n outputs p"]:
         matrices, biases = self.weights() if weights is None else weights
-        if self.inputs:
-            y = F.linear(y, matrices[0], biases[0])
-            y = y if hidden is None else y + hidden
-        else:
-            leading = y.shape[:-1]
-            y = biases[0].expand(*leading, -1) if hidden is None else hidden + biases[0]
+        y = F.linear(y, matrices[0], biases[0])
+        y = y if hidden is None else y + hidden
         for matrix, bias in zip(matrices[1:], biases[1:], strict=True):
             y = F.linear(F.relu(y), matrix, bias)
         return y.unflatten(-1, (self.n_params, self.outputs)).transpose(-1, -2)

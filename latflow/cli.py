@@ -1,0 +1,250 @@
+"""The commands: parse, call, print.
+
+Each command is a function `_name(args) -> int`, and heavy imports stay inside it, so that --help answers at
+once. A mistake of the user's is a LatflowError, printed as one line with exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from latflow import __version__
+from latflow.config import DataConfig
+from latflow.errors import LatflowError, LatflowWarning
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code."""
+    args = build_parser().parse_args(argv)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LatflowWarning)
+        warnings.showwarning = _show_warning
+        try:
+            return args.run(args)
+        except LatflowError as error:
+            print(f"latflow: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("latflow: interrupted", file=sys.stderr)
+            return 130
+        except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+            sys.stderr.close()
+            return 141
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, LatflowWarning):
+        print(f"latflow: warning: {message}", file=sys.stderr)
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=sys.stderr)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. A new command is one `_add_...` function here and its own `_...` below."""
+    parser = argparse.ArgumentParser(
+        prog="latflow",
+        description="Latent normalizing flows for discrete sequences: text, music, any symbols.",
+    )
+    parser.add_argument("--version", action="version", version=f"latflow {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_data(commands)
+    _add_bench(commands)
+    return parser
+
+
+def _add_data(commands: Any) -> None:
+    data = commands.add_parser("data", help="list, fetch and describe corpora")
+    actions = data.add_subparsers(metavar="ACTION", required=True)
+
+    action = actions.add_parser("list", help="the corpora that are known, and where they lie")
+    _add_folder(action)
+    action.add_argument("--json", action="store_true", help="print JSON")
+    action.set_defaults(run=_data_list)
+
+    action = actions.add_parser("fetch", help="download a corpus, with a checked sha256")
+    action.add_argument("name", help="ptb, jsb, nottingham, piano-midi or musedata")
+    action.add_argument("--data-dir", metavar="DIR", help="put it here instead of the cache folder")
+    action.set_defaults(run=_data_fetch)
+
+    action = actions.add_parser("stats", help="sequences, steps, lengths, vocabulary, the cost of p(T)")
+    action.add_argument("name", help="a corpus, or text:PATH, midi:DIR, tokens:PATH")
+    add_config_options(action, DataConfig, leave_out=("name",))
+    action.add_argument("--json", action="store_true", help="print JSON")
+    action.set_defaults(run=_data_stats)
+
+
+def _add_bench(commands: Any) -> None:
+    bench = commands.add_parser("bench", help="measure speed and memory on this machine")
+    actions = bench.add_subparsers(metavar="WHAT", required=True)
+
+    action = actions.add_parser("data", help="time and memory to load corpora and to batch them")
+    action.add_argument("names", nargs="*", metavar="NAME", help="corpora; unset: all that need no download")
+    _add_folder(action)
+    action.add_argument("--batch-size", type=int, default=15, metavar="N", help="sequences in a batch (15)")
+    action.add_argument("--json", action="store_true", help="print JSON")
+    action.set_defaults(run=_bench_data)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where the corpora lie, before $LATFLOW_DATA and the cache"
+    )
+
+
+def add_config_options(parser: argparse.ArgumentParser, config: Any, leave_out: tuple[str, ...] = ()) -> None:
+    """An option for each field of a config dataclass, explained by the docstring below the field."""
+    documented = field_docs(config)
+    kinds: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": _yes_or_no}
+    for field in dataclasses.fields(config):
+        if field.name in leave_out:
+            continue
+        kind = str(field.type).removesuffix(" | None")
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=kinds[kind],
+            default=field.default,
+            metavar={"str": "TEXT", "int": "N", "float": "X", "bool": "yes|no"}[kind],
+            help=documented.get(field.name, "").replace("%", "%%")
+            + (f" ({field.default})" if field.default is not None else ""),
+        )
+
+
+def field_docs(config: Any) -> dict[str, str]:
+    """The docstrings that stand below a dataclass's fields."""
+    body = ast.parse(inspect.getsource(config)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for above, below in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(above, ast.AnnAssign)
+            and isinstance(above.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            found[above.target.id] = str(below.value.value)
+    return found
+
+
+def _yes_or_no(word: str) -> bool:
+    if word.lower() in ("yes", "true", "1"):
+        return True
+    if word.lower() in ("no", "false", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"{word!r} is neither yes nor no")
+
+
+def _config_of(args: argparse.Namespace) -> DataConfig:
+    return DataConfig(**{field.name: getattr(args, field.name) for field in dataclasses.fields(DataConfig)})
+
+
+def _data_list(args: argparse.Namespace) -> int:
+    from latflow.data import CATALOGUE, fetch
+
+    rows = []
+    for name, about in CATALOGUE.items():
+        where = "built in"
+        if name in fetch.CORPORA:
+            found = fetch.find(name, args.data_dir, verify=False)
+            where = str(found[0].parent) if found else "to download"
+        elif ":" in name:
+            where = "yours"
+        rows.append({"name": name, "about": about, "where": where})
+    if args.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_table([[row["name"], row["about"], row["where"]] for row in rows], ["name", "what", "where"])
+    return 0
+
+
+def _data_fetch(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from latflow.data import CATALOGUE, fetch
+
+    if args.name not in fetch.CORPORA:
+        if args.name in CATALOGUE and ":" not in args.name:
+            print(f"{args.name} is built in; there is nothing to fetch")
+            return 0
+        raise LatflowError(f"no corpus called {args.name!r} to fetch; accepted: {', '.join(fetch.CORPORA)}")
+    if args.data_dir:
+        paths = fetch.download(args.name, Path(args.data_dir))
+    else:
+        paths = fetch.find_or_download(args.name)
+    for path in paths:
+        print(path)
+    return 0
+
+
+def _data_stats(args: argparse.Namespace) -> int:
+    from latflow.data import load
+    from latflow.data.stats import describe
+
+    found = describe(load(_config_of(args)))
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    what = "88 notes" if found["kind"] == "music" else f"{found['size']} symbols"
+    print(f"{found['name']}: {found['kind']}, {what}, lengths up to {found['max_T']}\n{found['origin']}\n")
+    splits = found["splits"]
+    _print_table(
+        [[split, *map(_cell, row.values())] for split, row in splits.items()], ["", *splits["train"]]
+    )
+    costs = "length_cost and truth are" if "truth" in splits["train"] else "length_cost is"
+    print(f"\n{costs} in {found['unit']}, {found['convention']}")
+    if found["kind"] != "music":
+        print(f"symbols: {_short(found['symbols'], found['kind'])}")
+    return 0
+
+
+def _short(symbols: list[Any], kind: str) -> str:
+    text = repr("".join(symbols)) if kind == "text" else ", ".join(json.dumps(symbol) for symbol in symbols)
+    return text if len(text) <= 400 else text[:400] + " ..."
+
+
+def _bench_data(args: argparse.Namespace) -> int:
+    from latflow.data.stats import available, measure
+
+    if args.batch_size < 1:
+        raise LatflowError(f"--batch-size is {args.batch_size}; it must be 1 or more")
+    names = args.names or available(args.data_dir)
+    rows = [measure(DataConfig(name=name, data_dir=args.data_dir), args.batch_size) for name in names]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_table([list(map(_cell, row.values())) for row in rows], list(rows[0]))
+    return 0
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _print_table(rows: list[list[str]], header: list[str]) -> None:
+    """Columns under their names; the first to the left, numbers to the right."""
+    table = [header, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    for row in table:
+        cells = [
+            cell.rjust(width)
+            if cell[:1].isdigit() or (row is header and rows[0][i][:1].isdigit())
+            else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,141 @@
+"""A roll to look at and to listen to: PNG and WAV."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latflow.data.base import LOWEST, NOTES, roll_of
+from latflow.data.files import readable, replacing
+from latflow.data.midi import write_midi
+from latflow.errors import LatflowError, LatflowWarning
+
+RATE = 22050
+"""Samples in a second of what the synthesiser makes."""
+_SOUNDFONTS = ("/usr/share/sounds/sf2", "/usr/share/soundfonts", "/usr/local/share/soundfonts")
+
+
+def save_png(path: str | Path, roll: Any, title: str = "") -> None:
+    """A picture of a roll: time to the right, notes upwards, the Cs named."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    roll = _checked(roll)
+    figure = Figure(figsize=(min(max(4.0, 2.0 + len(roll) / 12), 24.0), 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    extent = (0, len(roll), LOWEST - 0.5, LOWEST + NOTES - 0.5)
+    axes.imshow(
+        roll.T,
+        aspect="auto",
+        origin="lower",
+        extent=extent,
+        cmap="Blues",
+        vmin=0,
+        vmax=1,
+        interpolation="none",
+    )
+    octaves = range(24, 109, 12)
+    axes.set_yticks(list(octaves), [f"C{note // 12 - 1}" for note in octaves])
+    axes.grid(axis="y", linewidth=0.4, alpha=0.6)
+    axes.set_xlabel("time step")
+    axes.set_ylabel("note")
+    if title:
+        axes.set_title(title)
+    with replacing(path) as partial, readable(path):
+        figure.savefig(partial, format="png", dpi=100)
+
+
+def save_wav(path: str | Path, roll: Any, steps_per_beat: int = 4, beats_per_minute: float = 120) -> str:
+    """A roll as sound; says which synthesiser played it.
+
+    fluidsynth if it and a sound font ($LATFLOW_SOUNDFONT, or one in the usual folders) are there, else a
+    plain one: sums of a few decaying harmonics, which needs nothing.
+    """
+    roll = _checked(roll)
+    if beats_per_minute <= 0 or steps_per_beat < 1:
+        raise LatflowError(
+            f"{beats_per_minute} beats a minute, {steps_per_beat} steps a beat; both must be above 0"
+        )
+    player, font = shutil.which("fluidsynth"), find_soundfont()
+    if player and font:
+        try:
+            _fluidsynth(path, roll, steps_per_beat, beats_per_minute, player, font)
+            return "fluidsynth"
+        except (OSError, subprocess.SubprocessError) as error:
+            warnings.warn(
+                f"fluidsynth failed ({error}); played by the plain one", LatflowWarning, stacklevel=2
+            )
+    sound = synthesise(roll, 60.0 / (steps_per_beat * beats_per_minute))
+    with replacing(path) as partial, readable(path), wave.open(str(partial), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes((sound * 32767).astype("<i2").tobytes())
+    return "plain"
+
+
+def synthesise(roll: np.ndarray, seconds_per_step: float) -> np.ndarray:
+    """The sound of a roll (T, 88), float32 within +-0.9: ceil(T x seconds_per_step x RATE) samples and half
+    a second to fade.
+
+    A note held for several steps is struck once: four harmonics of weight 1 / k^1.5, each dying away faster
+    than the one below it, with 5 ms to rise and 60 ms to fall.
+    """
+    tail = RATE // 2
+    sound = np.zeros(int(np.ceil(len(roll) * seconds_per_step * RATE)) + tail, np.float32)
+    edges = np.diff(np.pad(roll.astype(np.int8), ((1, 1), (0, 0))), axis=0)
+    for key in np.flatnonzero(roll.any(axis=0)).tolist():
+        pitch = 440.0 * 2 ** ((key + LOWEST - 69) / 12)
+        for on, off in zip(
+            np.flatnonzero(edges[:, key] == 1), np.flatnonzero(edges[:, key] == -1), strict=True
+        ):
+            start, stop = int(on * seconds_per_step * RATE), int(off * seconds_per_step * RATE)
+            t = np.arange(stop - start + int(0.06 * RATE), dtype=np.float32) / RATE
+            held = (stop - start) / RATE
+            envelope = np.minimum(t / 0.005, 1) * np.clip(1 - (t - held) / 0.06, 0, 1)
+            tone = np.zeros_like(t)
+            for k in range(1, 5):
+                if k * pitch < RATE / 2:
+                    tone += np.sin(2 * np.pi * k * pitch * t) * np.exp(-1.5 * k * t) / k**1.5
+            sound[start : start + len(t)] += envelope * tone
+    loudest = float(np.abs(sound).max())
+    return sound * (0.9 / loudest) if loudest > 0 else sound
+
+
+def find_soundfont() -> Path | None:
+    """$LATFLOW_SOUNDFONT, or the first .sf2 or .sf3 in the usual folders."""
+    given = os.environ.get("LATFLOW_SOUNDFONT")
+    if given:
+        if not Path(given).is_file():
+            raise LatflowError(f"$LATFLOW_SOUNDFONT is {given!r}, which is no file")
+        return Path(given)
+    fonts = (font for folder in _SOUNDFONTS for font in sorted(Path(folder).glob("*.sf[23]")))
+    return next(fonts, None)
+
+
+def _fluidsynth(
+    path: str | Path, roll: np.ndarray, steps: int, tempo: float, player: str, font: Path
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, replacing(path) as partial:
+        score = Path(folder) / "roll.mid"
+        write_midi(score, roll, steps, tempo)
+        command = [player, "-ni", "-g", "0.6", "-r", "44100", "-F", str(partial), str(font), str(score)]
+        subprocess.run(command, check=True, capture_output=True, timeout=600)
+        if partial.stat().st_size == 0:
+            raise OSError("it wrote nothing")
+
+
+def _checked(roll: Any) -> np.ndarray:
+    roll = roll_of(roll)
+    if not len(roll):
+        raise LatflowError("a roll without time steps cannot be drawn or played")
+    return roll

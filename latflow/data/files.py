@@ -1,0 +1,56 @@
+"""Reading and writing files so that what fails is named and nothing half-written is left behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from latflow.errors import LatflowError
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path`, renamed to it when the block succeeds and removed when it does not."""
+    path = Path(path)
+    with readable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        mask = os.umask(0)
+        os.umask(mask)
+        partial.chmod(0o666 & ~mask)  # mkstemp's files are private; this one is an ordinary file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Turns the system's refusals inside the block into one line that names the file."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LatflowError(f"{error.filename or path}: no such file or folder") from None
+    except PermissionError as error:
+        raise LatflowError(f"{error.filename or path}: permission denied") from None
+    except OSError as error:
+        raise LatflowError(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+def list_files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """All files under a folder whose names end so, in either case, sorted; a closed folder is an error."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found: list[Path] = []
+    with readable(folder):
+        for where, _, names in os.walk(folder, onerror=refuse):
+            found += [Path(where) / name for name in names if name.lower().endswith(suffixes)]
+    return sorted(found)

@@ -1,0 +1,309 @@
+"""The spec, the store and the batches."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latflow.data import Batches, DataSpec, Sequences
+from latflow.data.base import length_counts, roll_of
+from latflow.errors import LatflowError
+
+texts = st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8)
+tokens = st.lists(st.one_of(st.integers(), st.text(max_size=3)), min_size=1, max_size=20)
+rolls = st.integers(1, 12).flatmap(
+    lambda t: st.lists(st.sets(st.integers(21, 108), max_size=6).map(sorted), min_size=t, max_size=t)
+)
+
+
+def spec_of(items: list, kind: str) -> DataSpec:
+    symbols = () if kind == "music" else tuple(dict.fromkeys(symbol for item in items for symbol in item))
+    return DataSpec(kind, symbols, (0, *[1] * max(map(len, items))))
+
+
+def store(lengths: list[int]) -> Sequences:
+    """Sequence i is i + 1 repeated."""
+    return Sequences.of_symbols([np.full(n, i + 1) for i, n in enumerate(lengths)], lengths, len(lengths) + 1)
+
+
+def random_rolls(lengths: list[int], seed: int = 0) -> Sequences:
+    rng = np.random.default_rng(seed)
+    return Sequences.of_rolls(
+        np.pad((rng.random((n, 60)) < 0.2).astype(np.uint8), ((0, 0), (14, 14))) for n in lengths
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts)
+def test_any_text_survives_encode_and_decode(items: list[str]) -> None:
+    spec = spec_of(items, "text")
+    for item in items:
+        array = spec.encode(item)
+        assert array.dtype == np.int64
+        assert array.shape == (len(item),)
+        assert spec.decode(array) == item
+
+
+@settings(deadline=None, max_examples=60)
+@given(tokens)
+def test_any_tokens_survive_encode_and_decode(item: list[str | int]) -> None:
+    spec = spec_of([item], "tokens")
+    assert spec.decode(torch.from_numpy(spec.encode(item))) == item
+
+
+@settings(deadline=None, max_examples=40)
+@given(rolls)
+def test_any_music_survives_encode_and_decode(item: list[list[int]]) -> None:
+    spec = spec_of([item], "music")
+    roll = spec.encode(item)
+    assert roll.dtype == np.uint8
+    assert roll.shape == (len(item), 88)
+    assert spec.decode(roll) == item
+    assert (spec.encode(roll) == roll).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(tokens, st.lists(st.integers(0, 9), max_size=10))
+def test_a_spec_survives_json(item: list[str | int], counts: list[int]) -> None:
+    spec = DataSpec("tokens", tuple(dict.fromkeys(item)), (0, *counts, 1))
+    again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    assert [type(symbol) for symbol in again.symbols] == [type(symbol) for symbol in spec.symbols]
+
+
+def test_what_a_spec_says_of_itself() -> None:
+    text, music = DataSpec("text", ("a", "b"), (0, 3, 1)), DataSpec("music", (), (0, 1))
+    assert (text.size, text.emission, text.max_T, text.unit, text.step_name) == (
+        2,
+        "categorical",
+        2,
+        "bits",
+        "character",
+    )
+    assert (music.size, music.emission, music.unit, music.step_name) == (88, "bernoulli", "nats", "time step")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "video"}, "kind"),
+        ({"kind": ["text"]}, "kind"),
+        ({"symbols": "ab"}, "list"),
+        ({"symbols": ["a", "a"]}, "twice"),
+        ({"symbols": ["ab"]}, "one character"),
+        ({"symbols": []}, "without symbols"),
+        ({"kind": "tokens", "symbols": [True]}, "True"),
+        ({"kind": "tokens", "symbols": [1.5]}, "1.5"),
+        ({"kind": "tokens", "symbols": [["nested"]]}, "nested"),
+        ({"kind": "music"}, "no symbols"),
+        ({"length_counts": [0, 1.0]}, "whole numbers"),
+        ({"length_counts": [0, -1]}, "whole numbers"),
+        ({"length_counts": [0, True]}, "whole numbers"),
+        ({"length_counts": [1, 1]}, "start with 0"),
+        ({"length_counts": [0, 1, 0]}, "longest"),
+        ({"length_counts": [0]}, "longest"),
+        ({"extra": 1}, "expected"),
+    ],
+)
+def test_a_spec_from_a_file_is_checked(change: dict, said: str) -> None:
+    good = {"kind": "text", "symbols": ["a", "b"], "length_counts": [0, 1]}
+    DataSpec.from_dict(good)
+    with pytest.raises(LatflowError, match=said):
+        DataSpec.from_dict({**good, **change})
+    with pytest.raises(LatflowError, match="expected an object"):
+        DataSpec.from_dict([good])
+
+
+def test_what_cannot_be_encoded_is_named() -> None:
+    with pytest.raises(LatflowError, match=r"'x' at position 3 .* 2 of this data"):
+        DataSpec("text", ("a", "b"), (0, 1)).encode("abx")
+    ints = DataSpec("tokens", (1, 2), (0, 1))
+    for wrong in ([True], [1.0], ["1"], [[1]]):
+        with pytest.raises(LatflowError):
+            ints.encode(wrong)
+    with pytest.raises(ValueError, match=r"0\.\.1"):
+        ints.decode(np.array([2]))
+    with pytest.raises(LatflowError, match="step 2: MIDI note 109"):
+        roll_of([[60], [109]])
+    with pytest.raises(LatflowError, match=r"60\.5"):
+        roll_of([[60.5]])
+    with pytest.raises(LatflowError, match="zeros and ones"):
+        roll_of(np.full((2, 88), 2))
+
+
+def test_the_histogram_of_lengths() -> None:
+    train, valid = np.array([2, 2, 8]), np.array([3])
+    assert length_counts([train, valid], smooth=False) == (0, 0, 2, 1, 0, 0, 0, 0, 1)
+    assert length_counts([train, valid], smooth=True) == (0, 1, 3, 2, 1, 1, 1, 1, 2, 1, 1)  # up to 1.25 x 8
+    assert length_counts([np.array([1])], smooth=True) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(2, np.uint8), (256, np.uint8), (257, np.uint16), (70000, np.uint32)]
+)
+def test_the_store_is_compact_and_faithful(size: int, dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    items = [rng.integers(size, size=n) for n in (1, 5, 3)]
+    kept = Sequences.of_symbols(items, [1, 5, 3], size)
+    assert kept.flat.dtype == dtype
+    assert len(kept) == 3
+    for got, item in zip(kept, items, strict=True):
+        assert got.dtype == np.int64
+        assert (got == item).all()
+    assert (kept[-1] == items[-1]).all()
+    assert [x.tolist() for x in kept.select(np.array([2, 0]))] == [items[2].tolist(), items[0].tolist()]
+    with pytest.raises(IndexError):
+        kept[3]
+
+
+def test_a_step_of_music_takes_eleven_bytes() -> None:
+    roll = (np.random.default_rng(0).random((7, 88)) < 0.5).astype(np.uint8)
+    kept = Sequences.of_rolls([roll, roll[:2]])
+    assert kept.flat.nbytes == 9 * 11
+    assert (kept[0] == roll).all()
+    assert (kept.steps(0, 2, 5) == roll[2:5]).all()
+    with pytest.raises(ValueError, match="a step at least"):
+        Sequences.of_rolls([roll[:0]])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=40),
+    st.integers(1, 9),
+    st.integers(0, 5),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_an_epoch_visits_every_sequence_once_for_1_2_and_3_processes(
+    lengths: list[int], batch_size: int, seed: int, shuffle: bool, epoch: int
+) -> None:
+    sequences = store(lengths)
+    seen: dict[int, list[list[int]]] = {}
+    for world in (1, 2, 3):
+        shares = [
+            list(Batches(sequences, batch_size, seed=seed, shuffle=shuffle, rank=r, world=world).epoch(epoch))
+            for r in range(world)
+        ]
+        assert {len(share) for share in shares} == {-(-len(lengths) // batch_size)}
+        seen[world] = []
+        for parts in zip(*shares, strict=True):
+            indices = [i for part in parts for i in part.index[part.weight > 0].tolist()]
+            assert {part.total for part in parts} == {len(indices)}
+            assert sum(part.weight.sum().item() for part in parts) == len(indices)
+            seen[world].append(sorted(indices))
+            for part in parts:
+                assert part.lengths.min() >= 1
+                assert part.x.shape == (len(part.index), part.lengths.max())
+                for x, length, i in zip(part.x, part.lengths, part.index, strict=True):
+                    assert (x[:length] == i + 1).all()
+                    assert (x[length:] == 0).all()
+        assert sorted(i for batch in seen[world] for i in batch) == list(range(len(lengths)))
+    assert seen[1] == seen[2] == seen[3]  # the global batches do not depend on the number of processes
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 12))
+def test_an_epoch_resumes_in_the_middle(lengths: list[int], batch_size: int, start: int) -> None:
+    batches = Batches(store(lengths), batch_size, seed=3)
+    whole, rest = list(batches.epoch(2)), list(batches.epoch(2, start=start))
+    assert len(rest) == max(0, len(whole) - start)
+    for a, b in zip(whole[start:], rest, strict=True):
+        assert torch.equal(a.x, b.x)
+        assert torch.equal(a.index, b.index)
+
+
+def test_epochs_and_seeds_differ_and_repeat() -> None:
+    sequences = store(list(range(1, 60)))
+    order = lambda seed, epoch: [b.tolist() for b in Batches(sequences, 4, seed=seed).plan(epoch)]  # noqa: E731
+    assert order(0, 0) == order(0, 0)
+    assert order(0, 0) != order(0, 1)
+    assert order(0, 0) != order(1, 0)
+    # Not only the order of the batches but their company changes.
+    assert {tuple(sorted(b)) for b in order(0, 0)} != {tuple(sorted(b)) for b in order(0, 1)}
+
+
+def test_evaluation_goes_by_length() -> None:
+    lengths = [9, 2, 7, 2, 5]
+    batches = list(Batches(store(lengths), 2, shuffle=False).epoch(0))
+    assert [b.lengths.tolist() for b in batches] == [[2, 2], [5, 7], [9]]
+    assert [b.index.tolist() for b in batches] == [[1, 3], [4, 2], [0]]
+
+
+def test_buckets_waste_little() -> None:
+    lengths = np.random.default_rng(0).integers(1, 300, 3000).tolist()
+    padded = sum(b.x.numel() for b in Batches(store(lengths), 15).epoch(0))
+    assert padded < 1.1 * sum(lengths)  # at random it would be about 1.9 x
+
+
+def test_an_empty_share_is_filled_with_weight_0() -> None:
+    (batch,) = Batches(store([3, 5]), 4, rank=2, world=3).epoch(0)
+    assert batch.weight.tolist() == [0.0]
+    assert batch.lengths.tolist() == [3]
+    assert batch.total == 2
+
+
+def test_music_batches_are_floats_padded_with_silence() -> None:
+    sequences = random_rolls([4, 6])
+    (batch,) = Batches(sequences, 2, shuffle=False).epoch(0)
+    assert batch.x.shape == (2, 6, 88)
+    assert batch.x.dtype == torch.float32
+    assert (batch.x[0, :4].numpy() == sequences[0]).all()
+    assert not batch.x[0, 4:].any()
+    assert batch.to("cpu").x.shape == batch.x.shape
+
+
+def test_crops_are_stretches_of_their_piece() -> None:
+    sequences = random_rolls([30, 5, 18])
+    starts = set()
+    for epoch in range(6):
+        (batch,) = Batches(sequences, 3, crop=8).epoch(epoch)
+        assert sorted(batch.lengths.tolist()) == [5, 8, 8]
+        for x, length, i in zip(batch.x, batch.lengths.tolist(), batch.index.tolist(), strict=True):
+            piece, part = sequences[i], x[:length].numpy()
+            found = [s for s in range(len(piece) - length + 1) if (piece[s : s + length] == part).all()]
+            assert found
+            starts.add((i, found[0]))
+    assert len({start for i, start in starts if i == 0}) > 2
+
+
+def test_transposition_keeps_the_music_and_stays_on_the_keyboard() -> None:
+    sequences = random_rolls([12, 12, 12])
+    shifts = set()
+    for epoch in range(10):
+        for batch in Batches(sequences, 2, transpose=20, seed=1).epoch(epoch):
+            for x, i in zip(batch.x.numpy(), batch.index.tolist(), strict=True):
+                piece = sequences[i]
+                shift = np.flatnonzero(x.any(0))[0] - np.flatnonzero(piece.any(0))[0]
+                assert abs(shift) <= 20
+                assert (np.roll(piece, shift, axis=1) == x).all()
+                assert x.sum() == piece.sum()
+                shifts.add(int(shift))
+    assert len(shifts) > 8
+    assert min(shifts) < 0 < max(shifts)
+
+
+def test_variation_does_not_depend_on_the_number_of_processes() -> None:
+    sequences = random_rolls([30, 25, 40, 12, 33])
+    alone = {
+        i: x
+        for batch in Batches(sequences, 4, crop=10, transpose=5, seed=2).epoch(1)
+        for i, x in zip(batch.index.tolist(), batch.x, strict=True)
+    }
+    for rank in range(2):
+        for batch in Batches(sequences, 4, crop=10, transpose=5, seed=2, rank=rank, world=2).epoch(1):
+            for i, x, weight in zip(batch.index.tolist(), batch.x, batch.weight, strict=True):
+                assert not weight or torch.equal(x, alone[i])
+
+
+def test_batches_refuse_what_makes_no_sense() -> None:
+    with pytest.raises(LatflowError, match="batch size 0"):
+        Batches(store([1]), 0)
+    with pytest.raises(LatflowError, match="for music only"):
+        Batches(store([1]), 1, crop=3)
+    with pytest.raises(ValueError, match="rank"):
+        Batches(store([1]), 1, rank=2, world=2)
