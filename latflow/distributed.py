@@ -32,6 +32,11 @@ class World:
         """Whether this process writes and talks."""
         return self.rank == 0
 
+    @staticmethod
+    def is_main() -> bool:
+        """Whether this process is the one that talks, also before it has joined the others."""
+        return int(os.environ.get("RANK", "0")) == 0
+
     def sum(self, values: Tensor) -> Tensor:
         """The sum over processes, on the device of `values`."""
         if self.size == 1:
