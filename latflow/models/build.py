@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from latflow.config import ModelConfig, PriorConfig
@@ -61,11 +61,16 @@ def build_prior(config: PriorConfig, latent_size: int, max_T: int, rank: int | N
         "affine": Affine(config.raw_scale[0]),
     }
     units = config.lstm_units
-    context: Context
-    if config.time == "none":
-        context = PositionContext(units, max_T, rank)
-    else:
-        context = LSTMContext(latent_size, units, config.lstm_layers, max_T, dropout=config.dropout, rank=rank)
+
+    def lstm() -> Context:
+        return LSTMContext(latent_size, units, config.lstm_layers, max_T, dropout=config.dropout, rank=rank)
+
+    contexts: Mapping[str, Callable[[], Context]] = {
+        "af": lstm,
+        "iaf": lstm,
+        "none": lambda: PositionContext(units, max_T, rank),
+    }
+    context = choose(contexts, "prior.time", config.time)()
     hidden = choose(HIDDEN, "prior.hidden", config.hidden)(
         latent_size,
         config.layers,

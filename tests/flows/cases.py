@@ -39,7 +39,13 @@ def hidden_flow(hidden: str, scalar: str, size: int, layers: int, context_size: 
 
 
 HIDDEN_FLOWS = {
-    f"{hidden}-{scalar}-H{size}-J{layers}-{'context' if context else 'alone'}": (hidden, scalar, size, layers, context)
+    f"{hidden}-{scalar}-H{size}-J{layers}-{'context' if context else 'alone'}": (
+        hidden,
+        scalar,
+        size,
+        layers,
+        context,
+    )
     for hidden in HIDDEN
     for scalar in ("affine", "nlsq")
     for size, layers, context in [(1, 2, 3), (2, 1, 0), (5, 3, 3), (4, 2, 0)]
@@ -53,7 +59,9 @@ SEQUENCE_FLOWS = {
 }
 
 
-def sequence_flow(time: str, hidden: str, scalar: str, size: int = 3, max_T: int = 6, spread: float = 0.25) -> SequenceFlow:
+def sequence_flow(
+    time: str, hidden: str, scalar: str, size: int = 3, max_T: int = 6, spread: float = 0.25
+) -> SequenceFlow:
     context = PositionContext(4, max_T) if time == "none" else LSTMContext(size, 4, 2, max_T)
     flow = SequenceFlow(HIDDEN[hidden](size, 2, SCALARS[scalar], 4, units=6, depth=2), context, time)  # type: ignore[arg-type]
     randomise(flow, spread)

@@ -10,7 +10,13 @@ def test_stays_in_the_bracket_where_newton_would_leave_it():
     """arctan far from its root throws Newton's step out; bisection brings it home."""
     target = torch.linspace(-1.2, 1.2, 25, dtype=torch.float64)
     low, high = torch.full_like(target, -50), torch.full_like(target, 50)
-    u = root(lambda u: (u.atan() - target, 1 / (1 + u.square())), low, high, start=torch.full_like(target, 40), steps=30)
+    u = root(
+        lambda u: (u.atan() - target, 1 / (1 + u.square())),
+        low,
+        high,
+        start=torch.full_like(target, 40),
+        steps=30,
+    )
     assert torch.allclose(u, target.tan(), rtol=1e-12)
 
 

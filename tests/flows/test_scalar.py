@@ -90,7 +90,7 @@ def test_one_nlsq_makes_a_gaussian_bimodal():
 
 
 def test_nlsq_refuses_an_alpha_that_would_not_be_invertible():
-    with pytest.raises(ValueError, match="alpha must lie strictly between 0 and 1.*1.5"):
+    with pytest.raises(ValueError, match=r"alpha must lie strictly between 0 and 1.*1.5"):
         NLSq(alpha=1.5)
 
 

@@ -1,0 +1,128 @@
+"""The LSTM on packed rows, with looked-up positions, against nn.LSTM fed with one-hots, values and gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from latflow.flows import LSTM, LSTMContext, Packing, Positions
+
+pytestmark = pytest.mark.usefixtures("double")
+LENGTHS = torch.tensor([3, 5, 1, 4])
+MAX_T = 7
+
+
+def torch_order(weight):
+    """Our gates o, i, f, g in the order of nn.LSTM: i, f, g, o."""
+    o, i, f, g = weight.chunk(4, 0)
+    return torch.cat([i, f, g, o])
+
+
+def twin(ours: LSTM, positions: Positions, input_size: int) -> nn.LSTM:
+    """nn.LSTM with the same weights, whose input is x and the two one-hots."""
+    theirs = nn.LSTM(
+        input_size + 2 * MAX_T, ours.units, ours.layers, batch_first=True, bidirectional=ours.directions == 2
+    )
+    start, end = positions.start.chunk(ours.directions, -1), positions.end.chunk(ours.directions, -1)
+    with torch.no_grad():
+        for layer in range(ours.layers):
+            for direction in range(ours.directions):
+                suffix = f"l{layer}" + ("_reverse" if direction else "")
+                matrix = ours.input_weight[layer].chunk(ours.directions)[direction]
+                if layer == 0:
+                    matrix = torch.cat([matrix, start[direction].T, end[direction].T], 1)
+                getattr(theirs, f"weight_ih_{suffix}").copy_(torch_order(matrix))
+                getattr(theirs, f"weight_hh_{suffix}").copy_(
+                    torch_order(ours.recurrent_weight[layer][direction])
+                )
+                getattr(theirs, f"bias_ih_{suffix}").copy_(
+                    torch_order(ours.bias[layer].chunk(ours.directions)[direction])
+                )
+                getattr(theirs, f"bias_hh_{suffix}").zero_()
+    return theirs
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_same_as_nn_lstm_with_one_hot_positions(bidirectional, layers):
+    ours = LSTM(4, 6, layers, bidirectional=bidirectional)
+    positions = Positions(MAX_T, ours.gate_size, 0.5)
+    theirs = twin(ours, positions, 4)
+    x = torch.randn(4, 5, 4, requires_grad=True)
+    packing = Packing(LENGTHS)
+    result = packing.unpack(ours(packing.pack(x), packing, positions(packing.step, packing.remaining)))
+
+    t = torch.arange(5).expand(4, 5)
+    hot = torch.cat([x, F.one_hot(t, MAX_T), F.one_hot((LENGTHS[:, None] - 1 - t).clamp(min=0), MAX_T)], -1)
+    packed = nn.utils.rnn.pack_padded_sequence(hot, LENGTHS, batch_first=True, enforce_sorted=False)
+    expected = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)[0]
+    assert torch.allclose(result, expected, atol=1e-14)
+
+    weight = torch.randn_like(result)
+    mine = [x, positions.start, ours.recurrent_weight[0], ours.bias[layers - 1]]
+    d_x, d_start, d_recurrent, d_bias = torch.autograd.grad((result * weight).sum(), mine)
+    last = f"l{layers - 1}"
+    names = ["weight_ih_l0", "weight_hh_l0", f"bias_ih_{last}"]
+    e_x, e_input, e_recurrent, e_bias = torch.autograd.grad(
+        (expected * weight).sum(), [x] + [getattr(theirs, name) for name in names]
+    )
+    assert torch.allclose(d_x, e_x, atol=1e-13)
+    width = 4 * ours.units
+    assert torch.allclose(torch_order(d_start[:, :width].T), e_input[:, 4 : 4 + MAX_T], atol=1e-13)
+    assert torch.allclose(torch_order(d_recurrent[0]), e_recurrent, atol=1e-13)
+    assert torch.allclose(torch_order(d_bias[:width]), e_bias, atol=1e-13)
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+def test_context_whole_and_stepwise_are_the_same(rank):
+    context = LSTMContext(3, 5, 2, MAX_T, rank=rank)
+    packing = Packing(LENGTHS)
+    y = torch.randn(packing.rows, 3)
+    whole = context.whole(y, packing)
+    step, state = context.start(packing)
+    for t in range(packing.steps):
+        assert torch.allclose(step, whole[packing.at(t)], atol=1e-14)
+        step, state = context.step(y[packing.at(t)], t, packing, state)
+
+
+def test_gradients_reach_the_start_through_the_state():
+    context = LSTMContext(3, 5, 2, MAX_T)
+    packing = Packing(LENGTHS)
+    y = torch.randn(packing.rows, 3)
+    names = list(dict(context.named_parameters()))
+
+    def whole(*weights):
+        return torch.func.functional_call(
+            _Whole(context), {f"context.{n}": w for n, w in zip(names, weights, strict=True)}, (y, packing)
+        )
+
+    weights = [w.detach().clone().requires_grad_() for w in context.parameters()]
+    assert torch.autograd.gradcheck(whole, tuple(weights), fast_mode=True)
+
+
+class _Whole(nn.Module):
+    def __init__(self, context):
+        super().__init__()
+        self.context = context
+
+    def forward(self, y, packing):
+        return self.context.whole(y, packing)
+
+
+def test_first_context_depends_on_the_length():
+    context = LSTMContext(3, 5, 2, MAX_T)
+    first, _ = context.start(Packing(torch.tensor([4, 3])))
+    assert not torch.allclose(first[0], first[1])
+
+
+def test_sparse_gradients_of_positions_are_the_dense_ones():
+    positions = Positions(MAX_T, 4, 0.5)
+    packing = Packing(LENGTHS)
+    weight = torch.randn(packing.rows, 4)
+    gradients = []
+    for sparse in (False, True):
+        positions.sparse = sparse
+        positions.zero_grad()
+        (positions(packing.step, packing.remaining) * weight).sum().backward()
+        gradients.append([p.grad.to_dense() for p in (positions.start, positions.end) if p.grad is not None])
+    assert all(torch.allclose(a, b) for a, b in zip(*gradients, strict=True))

@@ -1,0 +1,74 @@
+"""Who may know whom (docs/architecture.md), read from the imports themselves."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "latflow"
+
+# What each part may import of the package; a part that is not listed may import everything.
+ALLOWED = {
+    "errors": set(),
+    "shapes": set(),
+    "config": {"errors"},
+    "flows": {"flows", "shapes"},
+    "data": {"data", "config", "errors"},
+    "models": {"models", "flows", "shapes", "config", "errors", "data.base"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """The latflow modules a file imports, without the package's own name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [node.module or ""]
+            if node.module == "latflow":
+                names = [f"latflow.{alias.name}" for alias in node.names]
+        found |= {name.removeprefix("latflow.") for name in names if name.startswith("latflow.")}
+    return found
+
+
+FILES = [
+    path
+    for path in PACKAGE.rglob("*.py")
+    if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ALLOWED
+]
+
+
+def test_the_parts_are_there():
+    assert {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in FILES} == set(ALLOWED)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_part_knows_only_the_parts_below_it(path):
+    allowed = ALLOWED[path.relative_to(PACKAGE).parts[0].removesuffix(".py")]
+    for name in imports(path):
+        assert any(name == part or name.startswith(part + ".") for part in allowed), (
+            f"{path.name} imports latflow.{name}"
+        )
+
+
+@pytest.mark.parametrize("name", ["__init__", "cli", "config", "presets", "errors"])
+def test_what_answers_at_once_imports_nothing_heavy(name):
+    path = PACKAGE / f"{name}.py"
+    heavy = {
+        "torch",
+        "numpy",
+        "matplotlib",
+        "jsonargparse",
+        "latflow.flows",
+        "latflow.models",
+        "latflow.train",
+    }
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = (
+                [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            )
+            assert not {name.split(".")[0] for name in names} & heavy
