@@ -156,6 +156,9 @@ def download(name: str, folder: Path) -> list[Path]:
                     file.url, f"sha256:{file.sha256}", path.name, path.parent, downloader=downloader
                 )
             except (OSError, ValueError) as error:
+                refusal = getattr(error, "response", None)  # a 404's page, unread, would keep its socket open
+                if refusal is not None:
+                    refusal.close()
                 raise LatflowError(
                     f"could not download {file.url}: {_reason(error)}; get it some other way and put it at "
                     f"{path}, or point --data-dir or $LATFLOW_DATA at a folder that holds {file.path}"

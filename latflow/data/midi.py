@@ -58,9 +58,9 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
     refused: list[str] = []
     remarks: list[str] = []
     parts: dict[str, Sequences] = {}
-    for part, group in files.items():
-        rolls = []
-        for file in track(group, f"reading {part}"):
+
+    def rolls(group: list[Path]) -> Iterator[np.ndarray]:
+        for file in track(group, "reading MIDI files"):
             try:
                 roll, said = _read(file, config.steps_per_beat, config.steps_per_second)
                 if not roll.any():
@@ -68,10 +68,12 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
             except LatflowError as error:
                 refused.append(str(error))
             else:
-                rolls.append(roll)
-                remarks += said
-        keep = keep_lengths([len(roll) for roll in rolls], config, config.name)
-        parts[part] = Sequences.of_rolls(roll for roll, kept in zip(rolls, keep, strict=True) if kept)
+                remarks.extend(said)
+                yield roll
+
+    for part, group in files.items():
+        found = Sequences.of_rolls(rolls(group))  # one roll in memory at a time
+        parts[part] = found.select(np.flatnonzero(keep_lengths(found.lengths.tolist(), config, config.name)))
     total = sum(map(len, files.values()))
     if len(refused) == total:
         raise LatflowError(f"{path}: none of {total} MIDI files can be used; {refused[0]}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def measure(config: DataConfig, batch_size: int = 15) -> dict[str, Any]:
     done = time.perf_counter()
     tracemalloc.start()
     try:
-        stored = sum(part.nbytes for part in load(replace(config)).splits.values())
+        stored = sum(part.nbytes for part in load(config).splits.values())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
