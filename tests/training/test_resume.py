@@ -67,7 +67,11 @@ def test_kill_9_at_random_moments(whole, tmp_path):
     words = [sys.executable, "-m", "latflow", "train", "--quiet"]
     rng, kills = random.Random(1), 0
     while kills < 5:
-        more = ["--resume", str(folder)] if folder.exists() else ["--config", str(settings), "--run", str(folder)]
+        more = (
+            ["--resume", str(folder)]
+            if folder.exists()
+            else ["--config", str(settings), "--run", str(folder)]
+        )
         before = (folder / TRAINER).stat().st_mtime_ns if (folder / TRAINER).exists() else 0
         process = subprocess.Popen(words + more, env=environment(), cwd=ROOT, stderr=subprocess.DEVNULL)
         # Wait until this sitting has written a checkpoint, then kill a random moment later.
