@@ -256,5 +256,5 @@ def _crc32(tensors: Mapping[str, Tensor]) -> int:
     crc = 0
     for name in sorted(tensors):
         crc = zlib.crc32(name.encode(), crc)
-        crc = zlib.crc32(memoryview(tensors[name].reshape(-1).view(torch.uint8).numpy()), crc)
+        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
     return crc
