@@ -23,7 +23,13 @@ from latflow.errors import LatflowError, LatflowWarning
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
-    args = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--"]:  # torchrun -m latflow -- train: else torchrun takes our --run for its own
+        del words[0]
+    if words[:1] == ["train"]:  # its options are the fields of the config, see latflow.options
+        args = argparse.Namespace(run=_train, words=words[1:])
+    else:
+        args = build_parser().parse_args(words)
     with warnings.catch_warnings():
         warnings.simplefilter("always", LatflowWarning)
         warnings.showwarning = _show_warning
@@ -62,9 +68,53 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"latflow {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands.add_parser("train", help="train a preset, or go on with a run", add_help=False)
+    _add_run_commands(commands)
     _add_data(commands)
     _add_bench(commands)
     return parser
+
+
+def _add_run_commands(commands: Any) -> None:
+    """evaluate, score and sample take a run's folder; presets and demo take nothing."""
+    run = argparse.ArgumentParser(add_help=False)
+    run.add_argument("folder", metavar="RUN", help="the folder of a run")
+    run.add_argument("--weights", choices=("best", "last"), default="best", help="which checkpoint (best)")
+    run.add_argument("--device", default="auto", help="auto, cpu, cuda, mps (auto)")
+
+    command = commands.add_parser("evaluate", parents=[run], help="NLL, ELBO and its terms on a split")
+    command.add_argument("--split", choices=("train", "valid", "test"), default="test", help="(test)")
+    command.add_argument("--samples", type=int, default=50, metavar="K", help="importance samples (50)")
+    command.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences at once (32)")
+    command.add_argument("--seed", type=int, default=0, help="of the samples (0)")
+    command.add_argument("--data-dir", metavar="DIR", help="where the corpora lie on this machine")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_evaluate)
+
+    command = commands.add_parser(
+        "score", parents=[run], help="negative log-likelihood of your own sequences, as JSON lines"
+    )
+    command.add_argument("file", metavar="FILE", help="lines of text, JSON lines of tokens, .mid or a folder")
+    command.add_argument("--samples", type=int, default=50, metavar="K", help="importance samples (50)")
+    command.add_argument("--seed", type=int, default=0, help="of the samples (0)")
+    command.set_defaults(run=_score)
+
+    command = commands.add_parser("sample", parents=[run], help="draw new sequences")
+    command.add_argument("-n", type=int, default=8, metavar="N", help="how many (8)")
+    command.add_argument("--length", type=int, metavar="T", help="steps of each; unset: drawn from p(T)")
+    command.add_argument("--temperature", type=float, default=1.0, metavar="t", help="scale of the noise (1)")
+    command.add_argument("--argmax", action="store_true", help="the most likely x given z, not a draw")
+    command.add_argument("--seed", type=int, default=0, help="the same seed draws the same (0)")
+    command.add_argument("--out", metavar="FILE", help="write here; music: .mid, .wav and .png of that name")
+    command.set_defaults(run=_sample)
+
+    command = commands.add_parser("presets", help="named configs, with the paper's numbers")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_presets)
+
+    command = commands.add_parser("demo", help="train small models on built-in data: minutes on a laptop")
+    command.add_argument("--out", default="demo", metavar="DIR", help="where runs and figure go (demo)")
+    command.set_defaults(run=_demo)
 
 
 def _add_data(commands: Any) -> None:
@@ -152,6 +202,73 @@ def _config_of(args: argparse.Namespace) -> DataConfig:
     return DataConfig(**{field.name: getattr(args, field.name) for field in dataclasses.fields(DataConfig)})
 
 
+def _train(args: argparse.Namespace) -> int:
+    from latflow.options import parse_train
+
+    options = parse_train(args.words)
+    if options.print_config is not None:
+        print(options.print_config, end="")
+        return 0
+    from latflow.commands import train
+
+    return train(options)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    _at_least(args, "samples", 1)
+    _at_least(args, "batch_size", 1)
+    _at_least(args, "seed", 0)
+    from latflow.commands import evaluate
+
+    return evaluate(args)
+
+
+def _score(args: argparse.Namespace) -> int:
+    _at_least(args, "samples", 1)
+    _at_least(args, "seed", 0)
+    from latflow.commands import score
+
+    return score(args)
+
+
+def _sample(args: argparse.Namespace) -> int:
+    _at_least(args, "n", 1)
+    _at_least(args, "seed", 0)
+    from latflow.commands import sample
+
+    return sample(args)
+
+
+def _presets(args: argparse.Namespace) -> int:
+    from latflow.presets import PRESETS
+
+    if args.json:
+        print(json.dumps([dataclasses.asdict(preset) for preset in PRESETS.values()], indent=2))
+        return 0
+    rows = []
+    for preset in PRESETS.values():
+        paper = f"{preset.paper.nll:.2f} ({preset.paper.table})" if preset.paper else "-"
+        rows.append([preset.name, preset.about, paper])
+    _print_table(rows, ["preset", "what", "paper's NLL"])
+    print("\nThe paper's NLL is in bits per character (ptb) or nats per time step (music).")
+    print("All fields of one: latflow train PRESET --print_config")
+    return 0
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from latflow.demo import demo
+
+    return demo(Path(args.out))
+
+
+def _at_least(args: argparse.Namespace, name: str, lowest: int) -> None:
+    if getattr(args, name) < lowest:
+        option = "-n" if name == "n" else f"--{name.replace('_', '-')}"
+        raise LatflowError(f"{option} is {getattr(args, name)}; it must be {lowest} or more")
+
+
 def _data_list(args: argparse.Namespace) -> int:
     from latflow.data import CATALOGUE, fetch
 
@@ -181,11 +298,8 @@ def _data_fetch(args: argparse.Namespace) -> int:
             print(f"{args.name} is built in; there is nothing to fetch")
             return 0
         raise LatflowError(f"no corpus called {args.name!r} to fetch; accepted: {', '.join(fetch.CORPORA)}")
-    if args.data_dir:
-        paths = fetch.download(args.name, Path(args.data_dir))
-    else:
-        paths = fetch.find_or_download(args.name)
-    for path in paths:
+    folder = args.data_dir
+    for path in fetch.download(args.name, Path(folder)) if folder else fetch.find_or_download(args.name):
         print(path)
     return 0
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from latflow.errors import LatflowError
 
 
 @dataclass(frozen=True)
@@ -98,3 +104,205 @@ class ModelConfig:
     posterior: LSTMConfig = field(default_factory=LSTMConfig)
     emission: LSTMConfig = field(default_factory=LSTMConfig)
     baseline: LSTMConfig = field(default_factory=lambda: LSTMConfig(dropout=0.1))
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained, with the paper's schedule for text as defaults (supplement E)."""
+
+    epochs: int = 60
+    """Passes over the training data; the last ones may be left out by `early_stop`."""
+    batch_size: int = 15
+    """Sequences in a batch, over all processes."""
+    accumulate: int = 1
+    """Batches whose gradients are added up before a step."""
+    samples: int = 10
+    """S, samples of z for each sequence."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """Adam with its usual moments, or plain gradient descent."""
+    lr: float = 1e-3
+    """The learning rate at the start."""
+    lr_factor: float = 0.25
+    """The learning rate is multiplied by this when the validation ELBO no longer improves."""
+    patience: int = 1
+    """Epochs without a better validation ELBO, counted once the KL weight is 1, before that happens."""
+    lr_decay: int = 0
+    """Also let the learning rate fall to 0 along a cosine over the last N epochs; 0: do not."""
+    clip: float = 0.25
+    """Gradients of a larger norm are scaled down to this norm; 0: never."""
+    kl_zero: float = 4.0
+    """Epochs at the start with KL weight 0."""
+    kl_ramp: float = 10.0
+    """Epochs over which the weight then rises to 1, a little with every step."""
+    kl_steps: tuple[int, int] | None = None
+    """The same two phases in steps instead of epochs: what a small set or a large batch needs, for too few
+    steps at weight 0 end in a collapsed posterior."""
+    early_stop: int = 0
+    """Stop after this many epochs without a better validation ELBO, counted once the KL weight is 1;
+    0: never."""
+    ema: float = 0.0
+    """Decay of a running mean of the weights, which is then what is evaluated and kept; 0: none."""
+    eval_samples: int = 1
+    """Samples of z for each sequence in the validation ELBO of an epoch."""
+    eval_batch: int = 32
+    """Sequences in a batch of that evaluation."""
+    max_bad_steps: int = 20
+    """A step whose loss or gradient is not finite is skipped; so many in a row end the run."""
+    log_every: int = 50
+    """Steps between two lines of metrics.jsonl."""
+    checkpoint_minutes: float = 5.0
+    """Time between two checkpoints inside an epoch (there is one after each epoch); 0: after every step."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps; auto: a GPU where there is one."""
+    tensorboard: bool = False
+    """Also write TensorBoard's event files (needs the extra `latflow[tensorboard]`)."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that decides a run."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    seed: int = 0
+    """Of the weights, the order of the data and every draw: the same seed gives the same run."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = get(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if number is not None and not low <= number <= high:
+                    upper = f" to {high:g}" if math.isfinite(high) else " or more"
+                    raise LatflowError(f"{name} is {number}; accepted: {low:g}{upper}")
+
+
+_INF = math.inf
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "seed": (0, 2**63 - 1),
+    "model.latent_size": (1, _INF),
+    "model.embedding_size": (1, _INF),
+    "model.position_rank": (1, _INF),
+    "model.prior.layers": (1, _INF),
+    "model.prior.network_layers": (1, _INF),
+    "model.prior.network_units": (1, _INF),
+    "model.prior.lstm_layers": (1, _INF),
+    "model.prior.lstm_units": (1, _INF),
+    "model.prior.dropout": (0, 1),
+    "model.prior.alpha": (0, 1),
+    "model.posterior.layers": (1, _INF),
+    "model.posterior.units": (1, _INF),
+    "model.posterior.dropout": (0, 1),
+    "model.emission.layers": (1, _INF),
+    "model.emission.units": (1, _INF),
+    "model.emission.dropout": (0, 1),
+    "model.baseline.layers": (1, _INF),
+    "model.baseline.units": (1, _INF),
+    "model.baseline.dropout": (0, 1),
+    "train.epochs": (1, _INF),
+    "train.batch_size": (1, _INF),
+    "train.accumulate": (1, _INF),
+    "train.samples": (1, _INF),
+    "train.lr": (0, _INF),
+    "train.lr_factor": (0, 1),
+    "train.patience": (1, _INF),
+    "train.lr_decay": (0, _INF),
+    "train.clip": (0, _INF),
+    "train.kl_zero": (0, _INF),
+    "train.kl_ramp": (0, _INF),
+    "train.kl_steps": (0, _INF),
+    "train.early_stop": (0, _INF),
+    "train.ema": (0, 1),
+    "train.eval_samples": (1, _INF),
+    "train.eval_batch": (1, _INF),
+    "train.max_bad_steps": (1, _INF),
+    "train.log_every": (1, _INF),
+    "train.checkpoint_minutes": (0, _INF),
+}
+"""What numbers are accepted; a NaN is in no range."""
+
+C = TypeVar("C")
+
+
+def get(config: Any, name: str) -> Any:
+    """The value of a dotted field, as in "model.prior.layers"."""
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def evolve(config: C, changes: Mapping[str, Any]) -> C:
+    """A copy with some dotted fields changed: {"model.prior.layers": 3, "train.lr": 0.01}."""
+    direct: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        head, _, rest = name.partition(".")
+        if head not in {f.name for f in fields(config)}:  # type: ignore[arg-type]
+            raise LatflowError(f"no field {name!r} in {type(config).__name__}")
+        if rest:
+            nested.setdefault(head, {})[rest] = value
+        else:
+            direct[head] = value
+    below = {head: evolve(getattr(config, head), inner) for head, inner in nested.items()}
+    return replace(config, **direct, **below)  # type: ignore[type-var]
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every dotted field and its value."""
+    flat: dict[str, Any] = {}
+    for f in fields(config):
+        value = getattr(config, f.name)
+        name = f"{prefix}{f.name}"
+        flat |= flatten(value, f"{name}.") if is_dataclass(value) else {name: value}
+    return flat
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """As JSON can hold it; `from_dict` gives the same config back."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def from_dict(raw: Any) -> Config:
+    """A config from nested mappings, as read from JSON or YAML; what is left out keeps its default.
+
+    Unknown fields and values of the wrong type are a LatflowError that names them.
+    """
+    return _read(Config, raw, "")
+
+
+def _read(cls: type[C], raw: Any, where: str) -> C:
+    if not isinstance(raw, Mapping):
+        raise LatflowError(
+            f"config: {where.rstrip('.') or 'the whole'} must be a mapping of fields, not {raw!r}"
+        )
+    hints = get_type_hints(cls)
+    for name in raw:
+        if name not in hints:
+            raise LatflowError(f"config: unknown field {where}{name}; accepted: {', '.join(hints)}")
+    return cls(**{name: _value(hints[name], value, f"{where}{name}") for name, value in raw.items()})
+
+
+def _value(hint: Any, value: Any, name: str) -> Any:
+    """The value as its field's type, or an error."""
+    if is_dataclass(hint):
+        return _read(hint, value, f"{name}.")  # type: ignore[arg-type]
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in options:
+            return None
+        (inner,) = (option for option in options if option is not type(None))
+        return _value(inner, value, name)
+    if origin is Literal:
+        if value in options:
+            return value
+        raise LatflowError(f"config: {name} is {value!r}; accepted: {', '.join(map(str, options))}")
+    if origin is tuple:
+        if isinstance(value, (list, tuple)) and len(value) == len(options):
+            return tuple(_value(option, part, name) for option, part in zip(options, value, strict=True))
+        raise LatflowError(f"config: {name} is {value!r}; it must be a list of {len(options)} numbers")
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
+        raise LatflowError(f"config: {name} is {value!r}; it must be {kind}")
+    return value

@@ -65,6 +65,12 @@ class SequenceFlow(nn.Module):
         self, lengths: Int[Tensor, "b"], temperature: float = 1.0, generator: torch.Generator | None = None
     ) -> Float[Tensor, "b t h"]:
         """z ~ p(z | T), with the standard deviation of eps multiplied by `temperature`."""
+        return self.rsample(lengths, temperature, generator)
+
+    def rsample(
+        self, lengths: Int[Tensor, "b"], temperature: float = 1.0, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "b t h"]:
+        """`sample`, differentiable in the weights."""
         packing = Packing(lengths)
         return packing.unpack(self.sample_rows(packing, temperature, generator))
 

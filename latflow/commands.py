@@ -1,0 +1,122 @@
+"""The commands that need a model: call, print. `latflow.cli` parses and catches what goes wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from latflow import data
+from latflow.data.base import Corpus
+from latflow.distributed import World, choose_device, join
+from latflow.errors import LatflowError
+from latflow.evaluate import evaluate as evaluate_split
+from latflow.evaluate import table
+from latflow.generate import as_text, read_sequences, write_samples
+from latflow.generate import sample as draw
+from latflow.generate import score as score_all
+from latflow.models import SequenceModel
+from latflow.options import TrainOptions
+from latflow.presets import PRESETS
+from latflow.report import Reporter
+from latflow.run import Run
+from latflow.train import resume
+from latflow.train import train as train_config
+
+
+def train(options: TrainOptions) -> int:
+    """`latflow train`: 130 after an interrupt, as shells expect."""
+    reporter = Reporter(quiet=options.quiet)
+    if options.resume is not None:
+        run, finished = resume(options.resume, reporter=reporter)
+    else:
+        run, finished = train_config(options.config, options.run, preset=options.preset, reporter=reporter)
+    if World.is_main():
+        if not finished:
+            print(f"\nstopped and saved; go on with: latflow train --resume {run.folder}", file=sys.stderr)
+        elif not options.quiet:
+            print(f"done; next: latflow evaluate {run.folder}, latflow sample {run.folder}")
+    return 0 if finished else 130
+
+
+def _open(args: argparse.Namespace) -> tuple[Run, SequenceModel]:
+    run = Run.open(args.folder)
+    return run, run.model(args.weights).to(choose_device(args.device))
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    """`latflow evaluate`, in one process or many."""
+    run = Run.open(args.folder)
+    with join(args.device) as world:
+        model = run.model(args.weights).to(world.device)
+        corpus = _corpus(run, args.data_dir)
+        metrics = evaluate_split(
+            model,
+            corpus.splits[args.split],
+            samples=args.samples,
+            batch_size=args.batch_size,
+            seed=args.seed,
+            world=world,
+            truth=None if corpus.truth is None else corpus.truth[args.split],
+        )
+        if not world.main:
+            return 0
+    preset = PRESETS.get(run.preset or "")
+    # A run whose fields were changed is no longer the paper's row.
+    same = (
+        preset is not None
+        and preset.config.model == run.config.model
+        and preset.config.data.name == corpus.name
+    )
+    paper = preset.paper if preset and same and args.split == "test" else None
+    if args.json:
+        about = {"run": str(run.folder), "data": corpus.name, "split": args.split, "preset": run.preset}
+        numbers = None if paper is None else vars(paper)
+        print(json.dumps({**about, **metrics.to_dict(), "paper": numbers}, indent=2))
+        return 0
+    known = {"NLL": paper.nll, "reconstruction": paper.reconstruction, "KL": paper.kl} if paper else None
+    print(f"{run.folder}: {corpus.name}, {args.split}, {metrics.sequences} sequences, {args.weights} weights")
+    print(f"in {metrics.convention}")
+    for name, value in table(metrics, known):
+        print(f"  {name:<18} {value}")
+    return 0
+
+
+def _corpus(run: Run, data_dir: str | None) -> Corpus:
+    """The data a run was trained on, as this machine has it."""
+    config = run.config.data
+    corpus = data.load(config if data_dir is None else replace(config, data_dir=data_dir))
+    if corpus.spec != run.spec:
+        raise LatflowError(
+            f"the data {corpus.name!r} here is not what the run at {run.folder} was trained on"
+        )
+    return corpus
+
+
+def score(args: argparse.Namespace) -> int:
+    """`latflow score`: a JSON object a line, in the order of the file."""
+    run, model = _open(args)
+    items, names = read_sequences(args.file, run.spec, run.config.data)
+    for row in score_all(model, items, samples=args.samples, seed=args.seed):
+        print(json.dumps({"sequence": names[row["index"]], **row}, ensure_ascii=False))
+    return 0
+
+
+def sample(args: argparse.Namespace) -> int:
+    """`latflow sample`."""
+    run, model = _open(args)
+    drawn = draw(
+        model, args.n, length=args.length, temperature=args.temperature, argmax=args.argmax, seed=args.seed
+    )
+    out = args.out
+    if out is None and run.spec.kind == "music":
+        out = f"{run.folder.name}-sample"
+    if out is None:
+        for x in drawn:
+            print(as_text(x, run.spec))
+        return 0
+    for path in write_samples(drawn, run.spec, Path(out), run.config.data):
+        print(path)
+    return 0

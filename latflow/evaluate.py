@@ -1,0 +1,223 @@
+"""From nats of sequences to the numbers that are printed: the only place where units change.
+
+The paper's convention, named in every result:
+
+    NLL = - Σ_i [ log p(x_i | T_i) + log p(T_i) ] / Σ_i (T_i + 1)      bits for text and tokens, nats for music
+
+Each sequence gives a row of nats; rows of all processes are added up (a process leaves those of the others zero), and
+every figure is a ratio of sums over rows. Its standard error over sequences is that of a ratio,
+
+    se(R) = sqrt( n / (n - 1) Σ_i (N_i - R L_i)² ) / Σ_i L_i,      R = Σ N_i / Σ L_i,   L_i = T_i + 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from latflow.data.base import Batches, DataSpec, Sequences
+from latflow.distributed import World
+from latflow.models import Importance, SequenceModel
+from latflow.seeds import seeded
+
+ROWS = 20_000
+"""Steps x samples computed at once, which bounds the memory whatever K and the lengths are."""
+
+NATS_PER_UNIT = {"bits": math.log(2), "nats": 1.0}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The data's own likelihood, where it is known, in the same unit and convention."""
+
+    nll: float
+    gap: float
+    """The model's NLL minus the truth: an estimate of KL(truth || model), so not below 0 but for chance."""
+    gap_error: float
+    """Its standard error; model and truth are compared sequence by sequence."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Results of a split, in `unit` per step, T + 1 steps for a sequence of length T."""
+
+    unit: str
+    step_name: str
+    convention: str
+    sequences: int
+    steps: int
+    """Σ (T + 1)."""
+    samples: int
+    """K."""
+    nll: float
+    nll_error: float
+    """Standard error over sequences."""
+    negative_elbo: float
+    """Reconstruction + KL + length."""
+    reconstruction: float
+    kl: float
+    length: float
+    nll_at: dict[int, float]
+    """The NLL estimated with fewer samples: a bound that still falls with K says so."""
+    effective_samples: float
+    """Mean over sequences of (Σ w)² / Σ w²: K if the posterior is exact, 1 if one sample carries everything."""
+    truth: Truth | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the NLL."""
+        return self.nll - 1.96 * self.nll_error, self.nll + 1.96 * self.nll_error
+
+    @property
+    def name(self) -> str:
+        """The unit in full."""
+        return f"{self.unit} per {self.step_name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        raw = asdict(self)
+        return {**raw, "nll_at": {str(k): v for k, v in self.nll_at.items()}, "interval": list(self.interval)}
+
+
+@torch.no_grad()
+def evaluate(
+    model: SequenceModel,
+    sequences: Sequences,
+    *,
+    samples: int = 50,
+    batch_size: int = 32,
+    seed: int = 0,
+    world: World | None = None,
+    truth: np.ndarray | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Metrics:
+    """NLL by importance sampling with `samples` samples, and its terms apart.
+
+    Processes take whole batches in turn, and the noise of a batch depends on the seed and the batch alone, so the
+    result does not depend on how many processes there are. `truth` is -log p(x | T) of each sequence, in nats.
+    """
+    world = world or World(device=next(model.parameters()).device)
+    ladder = [1] if model.exact else _ladder(samples)
+    batches = Batches(sequences, batch_size, shuffle=False)
+    table = torch.zeros(len(sequences), 4 + len(ladder), dtype=torch.float64)
+    training = model.training
+    model.eval()
+    for number, batch in enumerate(islice(batches.epoch(0), world.rank, None, world.size)):
+        which = number * world.size + world.rank
+        with seeded(seed, 2, which):
+            table[batch.index] = _rows(model, batch.to(world.device), ladder)
+        if progress:
+            progress(which + 1, len(batches))
+    model.train(training)
+    return summarize(model.spec, world.sum(table), sequences.lengths, ladder, truth)
+
+
+def _rows(model: SequenceModel, batch: Any, ladder: list[int]) -> Tensor:
+    """(b, 4 + len(ladder)) nats: reconstruction, KL, length, effective samples, NLL given T at each K."""
+    chunk = max(1, ROWS // batch.x.shape[:2].numel())
+    weights: Importance | None = None
+    reconstruction = kl = length = torch.zeros(())
+    nll, done = [], 0
+    for mark in ladder:
+        while done < mark:
+            part = min(chunk, mark - done)
+            terms = model.terms(batch, part)
+            new = Importance.of(terms.log_weights.double())
+            weights = new if weights is None else weights + new
+            reconstruction = reconstruction + terms.reconstruction.double() * part
+            kl = kl + terms.total_kl.double() * part
+            length = -terms.log_length.double()
+            done += part
+        assert weights is not None
+        nll.append(weights.nll())
+    assert weights is not None
+    return torch.stack(
+        [reconstruction / done, kl / done, length, weights.effective_samples(), *nll], -1
+    ).cpu()
+
+
+def _ladder(samples: int) -> list[int]:
+    """1, 2, 5, 10, 20, 50 ... up to K."""
+    if samples < 1:
+        raise ValueError(f"the number of samples must be at least 1, not {samples}")
+    marks = (base * 10**power for power in range(len(str(samples))) for base in (1, 2, 5))
+    return sorted({mark for mark in marks if mark < samples} | {samples})
+
+
+def summarize(
+    spec: DataSpec, table: Tensor, lengths: np.ndarray, ladder: list[int], truth: np.ndarray | None = None
+) -> Metrics:
+    """Rows of nats, one for each sequence, to results in the unit of the data."""
+    nats = table.numpy()
+    count = lengths + 1
+    unit = NATS_PER_UNIT[spec.unit]
+    length = nats[:, 2]
+
+    def per_step(values: np.ndarray) -> float:
+        return float(values.sum() / count.sum() / unit)
+
+    nll = nats[:, -1] + length
+    known = None
+    if truth is not None:
+        known = Truth(
+            per_step(truth + length), per_step(nats[:, -1] - truth), _error(nats[:, -1] - truth, count) / unit
+        )
+    return Metrics(
+        unit=spec.unit,
+        step_name=spec.step_name,
+        convention=f"{spec.unit} per {spec.step_name}, -Σ[log p(x|T) + log p(T)] / Σ(T + 1)",
+        sequences=len(nats),
+        steps=int(count.sum()),
+        samples=ladder[-1],
+        nll=per_step(nll),
+        nll_error=_error(nll, count) / unit,
+        negative_elbo=per_step(nats[:, :3].sum(1)),
+        reconstruction=per_step(nats[:, 0]),
+        kl=per_step(nats[:, 1]),
+        length=per_step(length),
+        nll_at={k: per_step(nats[:, 4 + i] + length) for i, k in enumerate(ladder)},
+        effective_samples=float(nats[:, 3].mean()),
+        truth=known,
+    )
+
+
+def _error(nats: np.ndarray, count: np.ndarray) -> float:
+    """Standard error of Σ nats / Σ count over sequences."""
+    n = len(nats)
+    if n < 2:
+        return math.nan
+    residual = nats - nats.sum() / count.sum() * count
+    return float(np.sqrt(n / (n - 1) * np.square(residual).sum()) / count.sum())
+
+
+def in_unit(nats: float, spec: DataSpec) -> float:
+    """Nats as the unit of the data."""
+    return nats / NATS_PER_UNIT[spec.unit]
+
+
+def table(metrics: Metrics, paper: Mapping[str, float | None] | None = None) -> list[tuple[str, str]]:
+    """Names and values to print, the paper's beside them."""
+    ours = {
+        "NLL": f"{metrics.nll:.4f} ± {1.96 * metrics.nll_error:.4f} (95 %, over {metrics.sequences} sequences)",
+        "-ELBO": f"{metrics.negative_elbo:.4f}",
+        "reconstruction": f"{metrics.reconstruction:.4f}",
+        "KL": f"{metrics.kl:.4f}",
+        "length, -log p(T)": f"{metrics.length:.4f}",
+    }
+    if metrics.samples > 1:
+        ours["NLL at K"] = ", ".join(f"{k}: {value:.4f}" for k, value in metrics.nll_at.items())
+        ours["effective samples"] = f"{metrics.effective_samples:.2f} of {metrics.samples}"
+    if metrics.truth:
+        ours["truth"] = f"{metrics.truth.nll:.4f}"
+        ours["NLL - truth"] = f"{metrics.truth.gap:+.4f} ± {1.96 * metrics.truth.gap_error:.4f}"
+    return [
+        (name, value + (f"   paper: {paper[name]:.2f}" if paper and paper.get(name) is not None else ""))
+        for name, value in ours.items()
+    ]

@@ -1,0 +1,186 @@
+"""Lengths -> z -> x -> text or notes; and how surprising given sequences are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from latflow.config import DataConfig
+from latflow.data.base import Batch, DataSpec
+from latflow.errors import LatflowError
+from latflow.evaluate import ROWS, in_unit
+from latflow.models import Importance, SequenceModel
+from latflow.seeds import seeded
+
+
+def sample(
+    model: SequenceModel,
+    n: int = 8,
+    *,
+    length: int | None = None,
+    temperature: float = 1.0,
+    argmax: bool = False,
+    seed: int = 0,
+    batch_size: int = 64,
+) -> list[np.ndarray]:
+    """n sequences: (T,) indices or (T, 88) rolls. T ~ p(T) unless a length is given."""
+    if n < 1:
+        raise LatflowError(f"{n} samples; it must be 1 or more")
+    longest = model.spec.max_T
+    if length is not None and not 1 <= length <= longest:
+        raise LatflowError(f"length {length}; this model knows lengths from 1 to {longest}")
+    if not 0 <= temperature < float("inf"):
+        raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
+    device = next(model.parameters()).device
+    with seeded(seed, 3):
+        lengths = model.length.sample(n) if length is None else torch.full((n,), length, device=device)
+        found: list[np.ndarray] = []
+        for part in lengths.split(batch_size):
+            drawn = model.sample(part, temperature, argmax).cpu().numpy()
+            found += [x[:T] for x, T in zip(drawn, part.tolist(), strict=True)]
+    return found
+
+
+def score(
+    model: SequenceModel,
+    sequences: list[np.ndarray],
+    *,
+    samples: int = 50,
+    batch_size: int = 32,
+    seed: int = 0,
+) -> Iterator[dict[str, Any]]:
+    """The negative log-likelihood of each sequence, in the unit of the data, in the order given.
+
+    nll is -log p(x | T) - log p(T), nll_per_step is that / (T + 1). The baseline's steps are exact, -log p(x_t | x_<t,
+    T); for a latent model they are the terms of the bound, -log p(x_t | z) + log q(z_t | x) - log p(z_t | z_<t), the
+    mean over the samples, whose sum over t plus the length term is -ELBO. A sequence whose length p(T) rules out has
+    no likelihood: nll is None and "error" says why.
+    """
+    scored: dict[int, dict[str, Any]] = {}
+    possible = []
+    for i, x in enumerate(sequences):
+        try:
+            model.length.log_prob(torch.tensor([len(x)]))
+            possible.append(i)
+        except ValueError:
+            why = f"length {len(x)} has no probability under p(T)"
+            scored[i] = {"index": i, "length": len(x), "nll": None, "error": why}
+    possible.sort(key=lambda i: len(sequences[i]))
+    for start in range(0, len(possible), batch_size):
+        which = possible[start : start + batch_size]
+        with seeded(seed, 4, start):
+            rows = _score_batch(model, [sequences[i] for i in which], samples)
+        scored.update({i: {"index": i, **row} for i, row in zip(which, rows, strict=True)})
+    return (scored[i] for i in range(len(sequences)))
+
+
+@torch.no_grad()
+def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:
+    spec = model.spec
+    batch = collate(spec, items).to(next(model.parameters()).device)
+    samples = 1 if model.exact else samples
+    chunk = max(1, ROWS // batch.x.shape[:2].numel())
+    importance, steps, done = None, torch.zeros(()), 0
+    log_length = model.length.log_prob(batch.lengths)
+    while done < samples:
+        part = min(chunk, samples - done)
+        terms = model.terms(batch, part)
+        new = Importance.of(terms.log_weights.double())
+        importance = new if importance is None else importance + new
+        steps = steps + (terms.kl - terms.log_emission).double().sum(1)
+        done += part
+    assert importance is not None
+    nll, steps = importance.nll() - log_length.double(), steps / done
+    rows = []
+    for i, x in enumerate(items):
+        total = in_unit(float(nll[i]), spec)
+        rows.append(
+            {
+                "length": len(x),
+                "nll": total,
+                "nll_per_step": total / (len(x) + 1),
+                "unit": spec.unit,
+                "length_nll": in_unit(-float(log_length[i]), spec),
+                "steps" if model.exact else "bound_steps": [
+                    in_unit(v, spec) for v in steps[i, : len(x)].tolist()
+                ],
+            }
+        )
+    return rows
+
+
+def collate(spec: DataSpec, items: list[np.ndarray]) -> Batch:
+    """Sequences as `DataSpec.encode` gives them, padded to one batch."""
+    lengths = torch.tensor([len(x) for x in items])
+    longest = int(lengths.max())
+    shape = (len(items), longest) if spec.emission == "categorical" else (len(items), longest, spec.size)
+    x = torch.zeros(shape, dtype=torch.int64 if spec.emission == "categorical" else torch.float32)
+    for row, item in zip(x, items, strict=True):
+        row[: len(item)] = torch.from_numpy(item.copy())
+    return Batch(x, lengths, torch.arange(len(items)), torch.ones(len(items)), len(items))
+
+
+def read_sequences(
+    path: str | Path, spec: DataSpec, config: DataConfig
+) -> tuple[list[np.ndarray], list[str]]:
+    """A user's sequences and a name for each: lines of text, JSON lines of tokens, a .mid file or a folder of them."""
+    from latflow.data.files import list_files
+    from latflow.data.midi import read_midi
+    from latflow.data.text import read_texts, read_tokens
+
+    path = Path(path)
+    if not path.exists():
+        raise LatflowError(f"{path}: no such file or folder")
+    if spec.kind == "music":
+        files = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
+        items: list[Any] = [read_midi(file, config.steps_per_beat, config.steps_per_second) for file in files]
+        names = [str(file) for file in files]
+    else:
+        items = list(read_texts(path, config) if spec.kind == "text" else read_tokens(path, config))
+        names = [item if isinstance(item, str) else json.dumps(item) for item in items]
+    if not items:
+        raise LatflowError(f"{path}: no sequences in it")
+    found = []
+    for name, item in zip(names, items, strict=True):
+        try:
+            found.append(spec.encode(item))
+        except LatflowError as error:
+            raise LatflowError(f"{path}: sequence {len(found) + 1} ({name[:40]}): {error}") from None
+    return found, names
+
+
+def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: DataConfig) -> list[Path]:
+    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several."""
+    from latflow.data.export import save_png, save_wav
+    from latflow.data.files import replacing
+    from latflow.data.midi import write_midi
+
+    if spec.kind != "music":
+        with replacing(out) as path:
+            path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
+        return [out]
+    stem = out.with_suffix("") if out.suffix in (".mid", ".midi", ".wav", ".png") else out
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, roll in enumerate(samples, start=1):
+        name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
+        roll = roll.astype(np.uint8)
+        paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
+        write_midi(paths[0], roll, config.steps_per_beat)
+        save_wav(paths[1], roll, config.steps_per_beat)
+        save_png(paths[2], roll)
+        written += paths
+    return written
+
+
+def as_text(x: np.ndarray, spec: DataSpec) -> str:
+    """A sample as one line: the text itself (control characters escaped), or JSON."""
+    decoded = spec.decode(x)
+    if spec.kind == "text":
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in decoded)
+    return json.dumps(decoded, ensure_ascii=False)

@@ -1,0 +1,258 @@
+"""Named configs: one for each row of the paper's tables, written as what that row differs by.
+
+A preset is `{corpus}-{row}`: the corpus's diff of the default config, then the row's. The defaults are the
+paper's AF / AF on text. `{corpus}-{row}-small` adds the sizes of a model that a laptop's CPU trains in minutes
+to tens of minutes. Presets of the built-in sets (hmm, chords, pydoc) are small from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from latflow.config import Config, evolve
+from latflow.errors import LatflowError
+
+Diff = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the paper reports for a row: in bits per character for text, in nats per time step for music."""
+
+    table: str
+    nll: float
+    reconstruction: float | None = None
+    """The paper's "Reconst." contains the length term, about 0.07 bits per character on PTB."""
+    kl: float | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    name: str
+    config: Config
+    paper: Paper | None
+    """The row this preset is; None for the small ones and the built-in sets, which no row of the paper is."""
+    about: str
+
+
+ROWS: Mapping[str, Diff] = {
+    "af-af": {},
+    "af-scf": {"model.prior.hidden": "scf"},
+    "iaf-scf": {"model.prior.time": "iaf", "model.prior.hidden": "scf"},
+    "af-only": {"model.prior.time": "none"},
+    "af-af-affine": {"model.prior.scalar": "affine"},
+    "af-none-nlsq": {"model.prior.hidden": "none"},
+    "af-none-affine": {"model.prior.hidden": "none", "model.prior.scalar": "affine"},
+    "lstm": {
+        "model.kind": "lstm",
+        "train.optimizer": "sgd",
+        "train.lr": 20.0,
+        "train.batch_size": 15,
+        "train.accumulate": 1,
+        "train.samples": 1,
+        "train.kl_zero": 0.0,
+        "train.kl_ramp": 0.0,
+    },
+}
+"""The rows of Tables 1 to 3, as diffs of AF / AF."""
+
+TITLES: Mapping[str, str] = {
+    "af-af": "AF in time, AF in hidden",
+    "af-scf": "AF in time, split coupling in hidden",
+    "iaf-scf": "IAF in time, split coupling in hidden: samples all steps at once",
+    "af-only": "no dynamics in time: the prior of a step knows its position only",
+    "af-af-affine": "AF / AF without NLSq: affine scalar maps",
+    "af-none-nlsq": "AF in time, no dependence across hidden",
+    "af-none-affine": "AF in time, no dependence across hidden, affine",
+    "lstm": "LSTM language model with the same T conditioning",
+}
+
+TEXT: Diff = {}
+MUSIC: Diff = {
+    "train.samples": 1,
+    "train.kl_zero": 20.0,
+    "train.kl_ramp": 15.0,
+    "train.patience": 2,
+}
+CORPORA: Mapping[str, Diff] = {
+    "ptb": {"data.name": "ptb", **TEXT},
+    "nottingham": {"data.name": "nottingham", "train.batch_size": 5, **MUSIC},
+    "piano-midi": {"data.name": "piano-midi", "train.batch_size": 1, "train.accumulate": 8, **MUSIC},
+    "musedata": {"data.name": "musedata", "train.batch_size": 1, "train.accumulate": 8, **MUSIC},
+    "jsb": {"data.name": "jsb", "train.batch_size": 5, **MUSIC},
+}
+"""The paper's data, as diffs of the default config (text: batch 15, S = 10, KL weight 0 for 4 epochs + ramp of 10)."""
+
+EXTRA: Mapping[tuple[str, str], Diff] = {
+    ("ptb", "iaf-scf"): {"model.prior.layers": 3, "model.prior.dropout": 0.0},
+}
+"""What a row differs by on one corpus only (supplement E)."""
+
+_TABLE_1 = {
+    "lstm": (1.41, None, None),
+    "af-only": (2.90, 0.15, 2.77),
+    "af-af": (1.42, 0.10, 1.37),
+    "af-scf": (1.46, 0.10, 1.43),
+    "iaf-scf": (1.63, 0.21, 1.55),
+}
+_TABLE_2 = {
+    "af-af-affine": (1.50, 0.11, 1.51),
+    "af-none-nlsq": (1.57, 0.14, 1.57),
+    "af-none-affine": (1.56, 0.29, 1.56),
+}
+_TABLE_3 = {
+    "lstm": (3.43, 7.77, 7.23, 8.17),
+    "af-af": (2.39, 8.19, 6.92, 6.53),
+    "af-scf": (2.56, 8.26, 6.95, 6.64),
+    "iaf-scf": (2.54, 8.25, 7.06, 6.59),
+}
+_MUSIC = ("nottingham", "piano-midi", "musedata", "jsb")
+PAPER: Mapping[str, Paper] = {
+    **{f"ptb-{row}": Paper("Table 1", *numbers) for row, numbers in _TABLE_1.items()},
+    **{f"ptb-{row}": Paper("Table 2", *numbers) for row, numbers in _TABLE_2.items()},
+    **{
+        f"{corpus}-{row}": Paper("Table 3", nll)
+        for row, numbers in _TABLE_3.items()
+        for corpus, nll in zip(_MUSIC, numbers, strict=True)
+    },
+}
+
+
+def _width(units: int, latent: int, network: int) -> Diff:
+    """Every size of the model at once."""
+    return {
+        "model.embedding_size": units,
+        "model.latent_size": latent,
+        "model.prior.lstm_units": units,
+        "model.prior.network_units": network,
+        "model.posterior.units": units,
+        "model.emission.units": units,
+        "model.baseline.units": units,
+    }
+
+
+SMALL_TEXT: Diff = {
+    **_width(128, 16, 64),
+    "model.prior.layers": 3,
+    "train.batch_size": 64,
+    "train.samples": 1,
+    "train.lr": 2e-3,
+    "train.clip": 1.0,
+    "train.epochs": 8,
+    "train.kl_steps": (800, 2000),
+    "train.lr_decay": 3,
+    "train.patience": 2,
+}
+SMALL_MUSIC: Diff = {
+    **_width(128, 24, 64),
+    "model.prior.layers": 3,
+    "train.epochs": 60,
+    "train.kl_steps": (800, 600),
+}
+SMALL_LSTM: Diff = {
+    "train.optimizer": "adam",
+    "train.lr": 2e-3,
+    "train.kl_steps": (0, 0),
+}
+"""The baseline at small sizes uses Adam as the others do: gradient descent at rate 20 wants the paper's epochs."""
+
+SMALL: Mapping[str, Diff] = {
+    "ptb": SMALL_TEXT,
+    "nottingham": {**SMALL_MUSIC, "train.epochs": 24, "train.batch_size": 8},
+    "piano-midi": {
+        **SMALL_MUSIC,
+        "data.crop": 200,
+        "train.batch_size": 4,
+        "train.accumulate": 1,
+        "train.epochs": 100,
+    },
+    "musedata": {
+        **SMALL_MUSIC,
+        "data.crop": 200,
+        "train.batch_size": 8,
+        "train.accumulate": 1,
+        "train.epochs": 40,
+    },
+    "jsb": SMALL_MUSIC,
+}
+"""`-small`: width first, and the warm-up in steps, as many as a posterior needs not to collapse."""
+
+_BUILT_IN: Diff = {
+    "model.prior.lstm_layers": 1,
+    "model.posterior.layers": 1,
+    "model.emission.layers": 1,
+    "model.baseline.layers": 1,
+    "model.prior.layers": 3,
+    "model.prior.dropout": 0.0,
+    "model.baseline.dropout": 0.0,
+    "train.samples": 1,
+    "train.batch_size": 32,
+    "train.lr": 4e-3,
+    "train.clip": 1.0,
+    "train.patience": 1000,
+}
+BUILT_IN: Mapping[str, Diff] = {
+    "hmm": {
+        **_BUILT_IN,
+        **_width(64, 8, 32),
+        "data.name": "hmm",
+        "data.train_size": 16000,
+        "train.epochs": 5,
+        "train.kl_steps": (250, 750),
+        "train.lr_decay": 3,
+    },
+    "chords": {
+        **_BUILT_IN,
+        **_width(64, 12, 48),
+        "data.name": "chords",
+        "train.epochs": 30,
+        "train.kl_steps": (150, 250),
+        "train.lr_decay": 10,
+    },
+    "pydoc": {
+        **_BUILT_IN,
+        **_width(96, 12, 48),
+        "data.name": "pydoc",
+        "train.batch_size": 10,
+        "train.epochs": 8,
+        "train.kl_steps": (120, 400),
+        "train.lr_decay": 4,
+    },
+}
+"""Sets that come with the package: minutes of training at most."""
+
+_MUSIC_ROWS = ("lstm", "af-af", "af-scf", "iaf-scf")
+
+
+def _presets() -> dict[str, Preset]:
+    found: dict[str, Preset] = {}
+
+    def add(name: str, diff: Diff, about: str) -> None:
+        found[name] = Preset(name, evolve(Config(), diff), PAPER.get(name), about)
+
+    for corpus, diff in CORPORA.items():
+        for row in ROWS if corpus == "ptb" else _MUSIC_ROWS:
+            paper = {**diff, **ROWS[row], **EXTRA.get((corpus, row), {})}
+            add(f"{corpus}-{row}", paper, TITLES[row])
+            small = {**paper, **SMALL[corpus], **(SMALL_LSTM if row == "lstm" else {})}
+            add(f"{corpus}-{row}-small", small, f"{TITLES[row]}, small")
+    for corpus, diff in BUILT_IN.items():
+        for row in ROWS if corpus != "chords" else _MUSIC_ROWS:
+            built_in = {**ROWS[row], **diff, **(SMALL_LSTM if row == "lstm" else {})}
+            add(f"{corpus}-{row}", built_in, TITLES[row])
+    return found
+
+
+PRESETS: Mapping[str, Preset] = _presets()
+
+
+def find(name: str) -> Preset:
+    """The preset of that name, or an error with the nearest names."""
+    if name in PRESETS:
+        return PRESETS[name]
+    near = get_close_matches(name, PRESETS, 3)
+    hint = f"; near: {', '.join(near)}" if near else ""
+    raise LatflowError(f"no preset called {name!r}{hint} (all: latflow presets)")

@@ -1,0 +1,146 @@
+"""What a training run shows: a progress bar with rich on a terminal, plain lines elsewhere, TensorBoard if asked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from latflow.data.base import DataSpec
+from latflow.errors import LatflowError
+from latflow.evaluate import Metrics, in_unit
+from latflow.models import SequenceModel
+from latflow.run import Run
+
+PLAIN_SECONDS = 30
+"""Plain lines inside an epoch come no more often than this."""
+
+
+class Reporter:
+    """Shows a run while it trains; `quiet` shows warnings only."""
+
+    def __init__(self, quiet: bool = False):
+        self.quiet = quiet
+        self.bar: Any = None
+        self.board: Any = None
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+
+    def start(
+        self, run: Run, model: SequenceModel, epoch: int, epochs: int, per_epoch: int, updates: int
+    ) -> None:
+        """Before the first step: the run, and how many steps are done and to do."""
+        self.total, self.per_epoch = epochs * per_epoch, per_epoch
+        self.first, self.began = updates, time.monotonic()
+        self.shown, self.steps, self.since = self.began, 0.0, self.began
+        self.mean = 0.0
+        if run.config.train.tensorboard and not self.quiet:
+            self.board = _summary_writer(run)
+        if self.quiet:
+            return
+        size = sum(p.numel() for p in model.parameters())
+        self.say(f"{run.folder}: {size:,} parameters, {per_epoch} steps an epoch, {epochs} epochs")
+        if updates:
+            self.say(f"going on after epoch {epoch}, step {updates} of {self.total}")
+        if sys.stdout.isatty():
+            self.bar = _bar()
+            self.task = self.bar.add_task("", total=self.total, completed=updates, text="")
+            self.bar.start()
+
+    def step(self, updates: int, epoch: int, weight: float, sums: list[float], spec: DataSpec) -> None:
+        """After every step; `sums` as in `latflow.train.SUMS`."""
+        if self.quiet:
+            return
+        self.steps += sums[4]
+        elbo = in_unit(sum(sums[1:4]), spec) / max(sums[4], 1.0)
+        self.mean = elbo if not self.mean else 0.95 * self.mean + 0.05 * elbo
+        now = time.monotonic()
+        if now - self.shown < (0.2 if self.bar else PLAIN_SECONDS):
+            return
+        self.shown = now
+        rate = self.steps / max(now - self.since, 1e-9)
+        text = (
+            f"epoch {epoch + 1}  step {updates}/{self.total}  -ELBO {self.mean:.3f} {spec.unit} per {spec.step_name}  "
+            f"KL weight {weight:.2f}  {rate:,.0f} {spec.step_name}s/s"
+        )
+        if self.bar:
+            self.bar.update(self.task, completed=updates, text=text)
+        else:
+            self.say(f"{text}  {self._left(updates)} left")
+
+    def epoch(
+        self,
+        epoch: int,
+        epochs: int,
+        weight: float,
+        lr: float,
+        train: dict[str, float | None],
+        valid: Metrics,
+        better: bool,
+    ) -> None:
+        """After every epoch."""
+        if self.quiet:
+            return
+        trained = train["negative_elbo"]
+        left = self._left(epoch * self.per_epoch)
+        self.say(
+            f"epoch {epoch}/{epochs}  valid -ELBO {valid.negative_elbo:.4f} {valid.name} "
+            f"(reconstruction {valid.reconstruction:.4f}, KL {valid.kl:.4f}, length {valid.length:.4f})  "
+            f"train {'-' if trained is None else format(trained, '.4f')}  KL weight {weight:.2f}  lr {lr:.2g}  "
+            f"{left} left{'  best' if better else ''}"
+        )
+
+    def warn(self, text: str) -> None:
+        self.say(f"warning: {text}", sys.stderr)
+
+    def say(self, text: str, stream: Any = None) -> None:
+        """A line of its own, above the bar if there is one."""
+        if self.bar:
+            self.bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=stream or sys.stdout, flush=True)
+
+    def scalars(self, line: dict[str, Any]) -> None:
+        """A line of metrics.jsonl for TensorBoard."""
+        if self.board is not None:
+            for group, values in (
+                ("", line),
+                ("train/", line.get("train", {})),
+                ("valid/", line.get("valid", {})),
+            ):
+                for name, value in values.items():
+                    if isinstance(value, float):
+                        self.board.add_scalar(f"{line['kind']}/{group}{name}", value, line["updates"])
+
+    def _left(self, updates: int) -> str:
+        done = updates - self.first
+        if done <= 0:
+            return "?"
+        seconds = (time.monotonic() - self.began) / done * (self.total - updates)
+        return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _bar() -> Any:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(TextColumn("{task.fields[text]}"), BarColumn(bar_width=20), TimeRemainingColumn())
+
+
+def _summary_writer(run: Run) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise LatflowError(
+            "train.tensorboard is on but TensorBoard is not installed; pip install 'latflow[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(run.folder / "tensorboard"))

@@ -1,0 +1,260 @@
+"""A run's folder: all that is needed to go on training, to score and to sample, on any machine.
+
+    run.json             what this folder is: format, preset, seed, versions of the packages
+    config.json          the whole config; `latflow train --config config.json` starts the same run anew
+    data.json            the data spec: vocabulary and p(T)
+    model.safetensors    the weights with the best validation ELBO so far
+    trainer.safetensors  the last checkpoint: weights, moments of the optimizer, counters
+    metrics.jsonl        one JSON object a line: the loss every `log_every` steps, and each epoch
+
+Every file but metrics.jsonl is written beside its place and then moved there, so that at any moment there is a whole
+file or none; metrics.jsonl is cut back to what the checkpoint knows when a run goes on. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import latflow
+from latflow.config import Config, from_dict, to_dict
+from latflow.data.base import DataSpec
+from latflow.errors import LatflowError
+from latflow.models import SequenceModel, build
+
+FORMAT = 1
+WEIGHTS, TRAINER, METRICS = "model.safetensors", "trainer.safetensors", "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An open run."""
+
+    folder: Path
+    config: Config
+    spec: DataSpec
+    preset: str | None
+
+    @classmethod
+    def create(cls, folder: str | Path, config: Config, spec: DataSpec, preset: str | None = None) -> Run:
+        """A new folder, which appears complete or not at all."""
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise LatflowError(
+                f"{folder} exists already; name another with --run, or go on with --resume {folder}"
+            )
+        about = {
+            "format": FORMAT,
+            "preset": preset,
+            "seed": config.seed,
+            "versions": {
+                "latflow": latflow.__version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": numpy.__version__,
+                "safetensors": safetensors.__version__,
+            },
+        }
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            try:
+                _write_json(new / "config.json", to_dict(config))
+                _write_json(new / "data.json", spec.to_dict())
+                _write_json(new / "run.json", about)
+                new.chmod(0o755)
+                os.replace(new, folder)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+        except OSError as error:
+            raise LatflowError(f"cannot make the run's folder {folder}: {error.strerror or error}") from None
+        return cls(folder, config, spec, preset)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """Read a folder; one that is missing, foreign or damaged is a LatflowError that says so."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise LatflowError(f"no run at {folder}: there is no such folder")
+        if not (folder / "run.json").is_file():
+            raise LatflowError(f"{folder} is not a run of latflow: it has no run.json")
+        about = _read_json(folder / "run.json")
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            given = about.get("format") if isinstance(about, dict) else about
+            raise LatflowError(
+                f"{folder / 'run.json'} has format {given!r}; this version of latflow reads format {FORMAT}"
+            )
+        try:
+            config = from_dict(_read_json(folder / "config.json"))
+            spec = DataSpec.from_dict(_read_json(folder / "data.json"))
+        except LatflowError as error:
+            raise LatflowError(f"the run at {folder} is damaged: {error}") from None
+        preset = about.get("preset")
+        return cls(folder, config, spec, preset if isinstance(preset, str) else None)
+
+    def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Tensors and what JSON can hold, as one file, at once. If that fails the file before it stays."""
+        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
+        try:
+            with replacing(self.folder / name) as path:
+                save_file(plain, path, metadata)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise LatflowError(
+                f"cannot write {self.folder / name}: {error}; the checkpoint before it is kept, "
+                f"go on with: latflow train --resume {self.folder}"
+            ) from None
+
+    def read(self, name: str) -> tuple[dict[str, Tensor], Any]:
+        """What `save` wrote; a file cut short or altered is a LatflowError."""
+        path = self.folder / name
+        try:
+            with safetensors.safe_open(path, "pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                metadata = file.metadata() or {}
+            state = json.loads(metadata["latflow"])
+            whole = metadata["crc32"] == str(_crc32(tensors))
+        except FileNotFoundError:
+            raise LatflowError(f"the run at {self.folder} has no {name} yet") from None
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise LatflowError(f"{path} is damaged: {error}") from None
+        if not whole:
+            raise LatflowError(f"{path} is damaged: its checksum is not that of its content")
+        return tensors, state
+
+    def has(self, name: str) -> bool:
+        return (self.folder / name).is_file()
+
+    def model(self, which: str = "best") -> SequenceModel:
+        """The model with its best weights, or the last; ready to score and to sample."""
+        if which not in ("best", "last"):
+            raise LatflowError(f"weights {which!r}; accepted: best, last")
+        model = build(self.config.model, self.spec)
+        if which == "best" and self.has(WEIGHTS):
+            tensors, _ = self.read(WEIGHTS)
+        elif self.has(TRAINER):
+            every, _ = self.read(TRAINER)
+            tensors = {
+                key.removeprefix("model."): value for key, value in every.items() if key.startswith("model.")
+            }
+        else:
+            raise LatflowError(
+                f"the run at {self.folder} holds no weights yet; train it with --resume {self.folder}"
+            )
+        set_weights(model, tensors, str(self.folder))
+        return model.eval()
+
+    def append(self, line: Mapping[str, Any]) -> int:
+        """One line of metrics.jsonl; the file's size behind it."""
+        try:
+            with (self.folder / METRICS).open("ab") as file:
+                file.write(json.dumps(line).encode() + b"\n")
+                return file.tell()
+        except OSError as error:
+            raise LatflowError(
+                f"cannot write {self.folder / METRICS}: {error.strerror or error}; go on with: "
+                f"latflow train --resume {self.folder}"
+            ) from None
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget the lines behind `size` bytes: those of steps that will be done again."""
+        path = self.folder / METRICS
+        if path.is_file() and path.stat().st_size > size:
+            os.truncate(path, size)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All whole lines of metrics.jsonl."""
+        path = self.folder / METRICS
+        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise LatflowError(f"{path} is damaged: {error}") from None
+
+
+def load(folder: str | Path, weights: str = "best") -> SequenceModel:
+    """The model of a run, on the CPU, with its best (or "last") weights. Needs the folder and nothing else."""
+    return Run.open(folder).model(weights)
+
+
+def save(model: SequenceModel, folder: str | Path, config: Config) -> None:
+    """A model alone as a folder that `load` reads: to share, without trainer state. `config` built the model."""
+    run = Run.create(folder, config, model.spec)
+    run.save(WEIGHTS, weights_of(model), {})
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every tensor a model consists of, once, even if it is known by two names."""
+    seen: set[int] = set()
+    found = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() not in seen or tensor.numel() == 0:
+            seen.add(tensor.data_ptr())
+            found[name] = tensor
+    return found
+
+
+def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Copy what `weights_of` gave into a model of the same config."""
+    own = weights_of(model)
+    for name in own.keys() ^ tensors.keys():
+        side = "lacks" if name in own else "has an unknown"
+        raise LatflowError(
+            f"the run at {where} is damaged: its weights do not fit its config ({side} {name})"
+        )
+    for name, tensor in own.items():
+        if tensor.shape != tensors[name].shape:
+            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(tensor.shape)}"
+            raise LatflowError(f"the run at {where} is damaged: {name} has shape {shapes}")
+        tensor.copy_(tensors[name])
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, beside `path`; moved there, on the disk for good, when the block ends well."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        yield new
+        with new.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with replacing(path) as new:
+        new.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LatflowError(
+            f"the run at {path.parent} is damaged: {path.name} cannot be read ({error})"
+        ) from None
+
+
+def _crc32(tensors: Mapping[str, Tensor]) -> int:
+    """Over names and content, in the order of the names."""
+    crc = 0
+    for name in sorted(tensors):
+        crc = zlib.crc32(name.encode(), crc)
+        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
+    return crc

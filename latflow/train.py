@@ -1,0 +1,412 @@
+"""The training loop: KL schedule, learning rate, checkpoints, resume (paper, section 5 and supplement E).
+
+    loss = mean over the batch of - ELBO(x_i; KL weight) / (T_i + 1),   the ELBO a mean over S samples of z
+
+Every random number is drawn under a seed of (run's seed, epoch, step, process), and the order of the data is a
+function of (seed, epoch), so the trainer's state is its weights, the optimizer's moments and a few counters. A run
+that is killed goes on from its last checkpoint and does to the bit what it would have done.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latflow import data
+from latflow.config import Config, TrainConfig
+from latflow.data.base import Batch, Batches, Corpus
+from latflow.distributed import World, join
+from latflow.errors import LatflowError
+from latflow.evaluate import Metrics, evaluate, in_unit
+from latflow.models import build
+from latflow.report import Reporter
+from latflow.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
+from latflow.seeds import seeded
+
+SUMS = ("loss", "reconstruction", "kl", "length", "steps", "sequences")
+"""What is summed over the sequences of a step: the loss, nats, Σ (T + 1), and how many."""
+
+
+@dataclass
+class State:
+    """Where a run is; with the weights and the optimizer's moments, all there is to save."""
+
+    epoch: int = 0
+    """Epochs done."""
+    batch: int = 0
+    """Batches done of the next one."""
+    updates: int = 0
+    """Steps of the optimizer, skipped ones included."""
+    lr: float = 0.0
+    best: float = math.inf
+    """Lowest validation -ELBO, in the unit of the data."""
+    best_epoch: int = 0
+    stale: int = 0
+    """Epochs at KL weight 1 since the validation ELBO or the learning rate last changed for the better."""
+    idle: int = 0
+    """The same, whatever the learning rate did."""
+    bad_steps: int = 0
+    """Steps skipped because loss or gradient was not finite."""
+    bad_in_row: int = 0
+    seconds: float = 0.0
+    """Time spent, over all sittings."""
+    metrics_size: int = 0
+    """Bytes of metrics.jsonl."""
+    epoch_sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
+    line_sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
+
+
+def kl_weight(config: TrainConfig, updates: int, updates_per_epoch: int) -> float:
+    """0, then rising in a line to 1, by the number of steps done."""
+    if config.kl_steps is None:
+        zero, ramp = config.kl_zero * updates_per_epoch, config.kl_ramp * updates_per_epoch
+    else:
+        zero, ramp = config.kl_steps
+    return float(updates >= zero) if ramp == 0 else min(1.0, max(0.0, (updates - zero) / ramp))
+
+
+def cosine(config: TrainConfig, epochs: float) -> float:
+    """Factor on the learning rate: falls from 1 to 0 over the last `lr_decay` epochs."""
+    left = (config.epochs - epochs) / config.lr_decay if config.lr_decay else 1.0
+    return 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
+
+
+class Trainer:
+    """One process of a run."""
+
+    def __init__(self, run: Run, corpus: Corpus, world: World, reporter: Reporter):
+        self.run, self.corpus, self.world, self.reporter = run, corpus, world, reporter
+        self.config = run.config.train
+        c, music = run.config, corpus.spec.kind == "music"
+        self.batches = Batches(
+            corpus.splits["train"],
+            c.train.batch_size,
+            seed=c.seed,
+            rank=world.rank,
+            world=world.size,
+            transpose=c.data.transpose if music else 0,
+            crop=c.data.crop if music else 0,
+        )
+        if len(self.batches) == 0:
+            raise LatflowError(f"{corpus.name} has no training sequences")
+        self.updates_per_epoch = -(-len(self.batches) // c.train.accumulate)
+        with seeded(c.seed, 0):
+            self.model = build(c.model, corpus.spec).to(world.device)
+        self.parameters = list(self.model.parameters())
+        self.optimizer = make_optimizer(c.train, self.parameters)
+        self.ema = {k: v.clone() for k, v in weights_of(self.model).items()} if c.train.ema else None
+        self.state = State(lr=c.train.lr)
+        self.stop = threading.Event()
+        self._started = self._saved = time.monotonic()
+        if run.has(TRAINER):
+            self._restore()
+        if world.main:
+            run.cut_metrics(self.state.metrics_size)
+
+    # The walk: epochs of steps of batches.
+
+    def fit(self) -> bool:
+        """Train to the end; False if interrupted, with a checkpoint saved."""
+        c, s = self.config, self.state
+        self.reporter.start(self.run, self.model, s.epoch, c.epochs, self.updates_per_epoch, s.updates)
+        self._started = self._saved = time.monotonic()
+        while s.epoch < c.epochs and not (c.early_stop and s.idle >= c.early_stop):
+            self.model.train()
+            batches = self.batches.epoch(s.epoch, start=s.batch)
+            while group := list(islice(batches, c.accumulate)):
+                if self._update(group):
+                    self._save()
+                    return False
+                if time.monotonic() - self._saved >= 60 * c.checkpoint_minutes:
+                    self._save()
+            self._end_epoch()
+            self._save()
+        return True
+
+    def _update(self, group: list[Batch]) -> bool:
+        """One step of the optimizer on the gradient of a group of batches; True if all are to stop."""
+        c, s = self.config, self.state
+        weight = kl_weight(c, s.updates, self.updates_per_epoch)
+        sums = self.gradient(group, weight, s.epoch, s.batch)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, c.clip or math.inf)
+        s.batch, s.updates = s.batch + len(group), s.updates + 1
+        if math.isfinite(sums[0]) and bool(norm.isfinite()):
+            lr = s.lr * cosine(c, s.epoch + s.batch / len(self.batches))
+            for settings in self.optimizer.param_groups:
+                settings["lr"] = lr
+            self.optimizer.step()
+            self._average()
+            s.bad_in_row = 0
+            for i, value in enumerate(sums[: len(SUMS)]):
+                s.epoch_sums[i] += value
+                s.line_sums[i] += value
+        else:
+            self._skip()
+        self.optimizer.zero_grad(set_to_none=True)
+        if s.updates % c.log_every == 0:
+            self._line({"kind": "step", **self._position(weight), **self.train_figures(s.line_sums)})
+            s.line_sums = [0.0] * len(SUMS)
+        self.reporter.step(s.updates, s.epoch, weight, sums, self.corpus.spec)
+        return sums[-1] > 0
+
+    def gradient(self, group: list[Batch], weight: float, epoch: int, first: int) -> list[float]:
+        """The gradient of the loss over all processes into `.grad`; the sums, and how many want to stop."""
+        total = torch.zeros(len(SUMS) + 1, dtype=torch.float64)
+        for number, batch in enumerate(group, start=first):
+            batch = batch.to(self.world.device)
+            with seeded(self.run.config.seed, 1, epoch, number, self.world.rank):
+                terms = self.model.terms(batch, self.config.samples)
+                steps = batch.lengths + 1
+                loss = -(batch.weight * terms.elbo(weight) / steps).sum()
+                loss.backward()
+            parts = (terms.reconstruction, terms.total_kl, -terms.log_length, steps, torch.ones_like(steps))
+            sums = torch.stack([(part.detach() * batch.weight).sum().cpu().double() for part in parts])
+            total += torch.cat(
+                [loss.detach().cpu().double()[None], sums, torch.zeros(1, dtype=torch.float64)]
+            )
+        total[-1] = float(self.stop.is_set())
+        total = self.world.sum(total)
+        self.world.sum_gradients(self.parameters)
+        for p in self.parameters:
+            assert p.grad is not None
+            p.grad /= total[len(SUMS) - 1]
+        return total.tolist()
+
+    def _end_epoch(self) -> None:
+        """Validate, keep the best weights, lower the learning rate on a plateau, tell."""
+        c, s = self.config, self.state
+        weight = kl_weight(c, s.updates, self.updates_per_epoch)
+        with self._averaged():
+            metrics = self.validate()
+            s.epoch, s.batch = s.epoch + 1, 0
+            better = metrics.negative_elbo < s.best
+            if better:
+                s.best, s.best_epoch = metrics.negative_elbo, s.epoch
+                if self.world.main:
+                    about = {"epoch": s.epoch, "valid_negative_elbo": s.best}
+                    self.run.save(WEIGHTS, weights_of(self.model), about)
+        s.stale, s.idle = (0, 0) if better or weight < 1 else (s.stale + 1, s.idle + 1)
+        collapsed = not self.model.exact and weight > 0 and metrics.kl < 0.02 * metrics.negative_elbo
+        train = self.train_figures(s.epoch_sums)
+        s.seconds += time.monotonic() - self._started
+        self._started = time.monotonic()
+        valid = {k: getattr(metrics, k) for k in ("negative_elbo", "reconstruction", "kl", "length")}
+        line = {
+            "kind": "epoch",
+            **self._position(weight),
+            "best": better,
+            "collapsed": collapsed,
+            "train": train,
+        }
+        self._line(
+            {**line, "valid": valid, "unit": metrics.name, "seconds": s.seconds, "bad_steps": s.bad_steps}
+        )
+        self.reporter.epoch(s.epoch, c.epochs, weight, s.lr, train, metrics, better)
+        if collapsed:
+            self.reporter.warn(
+                f"the KL is {metrics.kl:.4f} {metrics.name}: the posterior has collapsed and the latent says nothing; "
+                "give it more steps at KL weight 0 (train.kl_zero in epochs, or train.kl_steps in steps)"
+            )
+        s.epoch_sums = [0.0] * len(SUMS)
+        if s.stale >= c.patience:
+            s.lr, s.stale = s.lr * c.lr_factor, 0
+
+    def validate(self) -> Metrics:
+        """The ELBO of the validation data at KL weight 1, under the same noise every time."""
+        c = self.config
+        valid = self.corpus.splits["valid"]
+        return evaluate(
+            self.model,
+            valid,
+            samples=c.eval_samples,
+            batch_size=c.eval_batch,
+            seed=self.run.config.seed,
+            world=self.world,
+        )
+
+    def _skip(self) -> None:
+        c, s = self.config, self.state
+        s.bad_steps, s.bad_in_row = s.bad_steps + 1, s.bad_in_row + 1
+        where = f"epoch {s.epoch + 1}, batch {s.batch}"
+        self.reporter.warn(f"{where}: loss or gradient is not finite, step skipped ({s.bad_steps} so far)")
+        self._line({"kind": "skipped", **self._position(math.nan)})
+        if s.bad_in_row >= c.max_bad_steps:
+            raise LatflowError(
+                f"{s.bad_in_row} steps in a row had a loss or gradient that is not finite, the last at {where}; "
+                f"lower train.lr (now {s.lr:g}) or train.clip (now {c.clip:g}), and see the lines before "
+                f"'skipped' in {self.run.folder / 'metrics.jsonl'}; the last checkpoint is kept"
+            )
+
+    # The running mean of the weights.
+
+    def _average(self) -> None:
+        if self.ema is not None:
+            for name, now in weights_of(self.model).items():
+                self.ema[name].lerp_(now, 1 - self.config.ema)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """With the mean of the weights in place of the weights, if there is one."""
+        if self.ema is None:
+            yield
+            return
+        now = {name: value.clone() for name, value in weights_of(self.model).items()}
+        set_weights(self.model, self.ema, "memory")
+        try:
+            yield
+        finally:
+            set_weights(self.model, now, "memory")
+
+    # What is written.
+
+    def _position(self, weight: float) -> dict[str, Any]:
+        s = self.state
+        known = {"kl_weight": weight, "lr": s.lr} if math.isfinite(weight) else {}
+        return {"epoch": s.epoch, "batch": s.batch, "updates": s.updates, **known}
+
+    def train_figures(self, sums: list[float]) -> dict[str, float | None]:
+        """Per-step figures in the unit of the data, and the loss that was minimized, in nats."""
+        loss, reconstruction, kl, length, steps, sequences = sums
+        if not steps:
+            return {"loss": None, "negative_elbo": None}
+        nats = {"reconstruction": reconstruction, "kl": kl, "length": length}
+        per_step = {name: in_unit(value, self.corpus.spec) / steps for name, value in nats.items()}
+        return {"loss": loss / sequences, "negative_elbo": sum(per_step.values()), **per_step}
+
+    def _line(self, line: dict[str, Any]) -> None:
+        if self.world.main:
+            self.state.metrics_size = self.run.append(line)
+            self.reporter.scalars(line)
+
+    def _save(self) -> None:
+        """The last checkpoint: one file, so that weights, moments and counters are always of the same step."""
+        s = self.state
+        s.seconds += time.monotonic() - self._started
+        self._started = self._saved = time.monotonic()
+        if not self.world.main:
+            return
+        tensors = {f"model.{name}": value for name, value in weights_of(self.model).items()}
+        tensors |= {f"ema.{name}": value for name, value in (self.ema or {}).items()}
+        tensors |= optimizer_tensors(self.optimizer)
+        self.run.save(TRAINER, tensors, asdict(s))
+
+    def _restore(self) -> None:
+        tensors, state = self.run.read(TRAINER)
+        try:
+            self.state = State(**state)
+        except TypeError as error:
+            raise LatflowError(f"{self.run.folder / TRAINER} is damaged: {error}") from None
+        where = str(self.run.folder)
+        set_weights(self.model, _below("model.", tensors), where)
+        if self.ema is not None:
+            self.ema = {name: value.to(self.world.device) for name, value in _below("ema.", tensors).items()}
+        set_optimizer(self.optimizer, _below("optimizer.", tensors))
+
+
+def make_optimizer(config: TrainConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    if config.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=config.lr, fused=parameters[0].device.type in ("cpu", "cuda"))
+    return torch.optim.SGD(parameters, lr=config.lr)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The moments, named by the number of the parameter: optimizer.3.exp_avg."""
+    found = {}
+    for number, state in optimizer.state_dict()["state"].items():
+        found |= {f"optimizer.{number}.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
+    return found
+
+
+def set_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` gave."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        number, _, key = name.partition(".")
+        state.setdefault(int(number), {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def interrupts(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C (or a polite kill) asks for a stop after this step; a second Ctrl-C stops at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def train(
+    config: Config,
+    folder: str | Path | None = None,
+    *,
+    preset: str | None = None,
+    reporter: Reporter | None = None,
+) -> tuple[Run, bool]:
+    """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted)."""
+    with join(config.train.device) as world:
+        corpus = data.load(config.data)
+        made = None
+        if world.main:
+            made = str(
+                Run.create(
+                    folder or free_folder(preset or config.data.name), config, corpus.spec, preset
+                ).folder
+            )
+        return _fit(Run.open(world.same_everywhere(made) or ""), corpus, world, reporter)
+
+
+def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run, bool]:
+    """Go on with a run from its last checkpoint, with any number of processes."""
+    run = Run.open(folder)
+    with join(run.config.train.device) as world:
+        corpus = data.load(run.config.data)
+        if corpus.spec != run.spec:
+            raise LatflowError(f"the data {corpus.name!r} is no longer what the run at {folder} began with")
+        return _fit(run, corpus, world, reporter)
+
+
+def _fit(run: Run, corpus: Corpus, world: World, reporter: Reporter | None) -> tuple[Run, bool]:
+    with ExitStack() as stack:
+        shown = reporter or Reporter(quiet=True)
+        if not world.main:
+            shown = Reporter(quiet=True)
+        stack.enter_context(shown)
+        trainer = Trainer(run, corpus, world, shown)
+        stack.enter_context(interrupts(trainer.stop))
+        return run, trainer.fit()
+
+
+def free_folder(name: str) -> Path:
+    """runs/NAME, or the first of runs/NAME-2, runs/NAME-3 ... that is free."""
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
+    folder, number = Path("runs") / name, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{number}"
+    return folder
