@@ -13,11 +13,7 @@ from latflow import data
 from latflow.errors import LatflowError
 from latflow.evaluate import Metrics, evaluate, table
 from latflow.generate import as_text, sample
-<<<<<<< HEAD
-from latflow.plots.training import comparison
-=======
 from latflow.plots.comparison import comparison
->>>>>>> main
 from latflow.run import Run
 
 LANES = (("pydoc-af-af", "hmm-lstm"), ("hmm-af-af", "pydoc-lstm"))
