@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -58,7 +57,14 @@ class LSTMContext(Context):
     """
 
     def __init__(
-        self, input_size: int, units: int, layers: int, max_T: int, *, dropout: float = 0.0, rank: int | None = None
+        self,
+        input_size: int,
+        units: int,
+        layers: int,
+        max_T: int,
+        *,
+        dropout: float = 0.0,
+        rank: int | None = None,
     ):
         super().__init__()
         self.size, self.dropout = units, dropout
@@ -85,16 +91,30 @@ class LSTMContext(Context):
     def step(self, y, t, packing, state):
         if t + 1 == packing.steps:
             return y.new_empty(0, self.size), state
-        n = packing.active[t + 1]
-        features = state.features[t].repeat_interleave(packing.samples, 0)
-        output, layers = self.lstm.step(y[:n], [(h[:n], c[:n]) for h, c in state.layers], features, state.weights)
+        return self._advance(y[: packing.active[t + 1]], None, t, packing, state)
+
+    def step_given(
+        self, gates: Float[Tensor, "n gates"], t: int, packing: Packing, state: Any
+    ) -> tuple[Tensor, Any]:
+        """`step` from W y_t + b of the first layer, for the rows of step t+1."""
+        return self._advance(None, gates, t, packing, state)
+
+    def _advance(self, y: Tensor | None, gates: Tensor | None, t: int, packing: Packing, state: _Carried):
+        features = state.features[t]
+        features = features if packing.samples == 1 else features.repeat_interleave(packing.samples, 0)
+        features = features if gates is None else gates + features
+        n = len(features)
+        output, layers = self.lstm.step(y, [(h[:n], c[:n]) for h, c in state.layers], features, state.weights)
         return self._drop(output), state._replace(layers=layers)
 
     def _initial(self, packing: Packing) -> State:
         first, single = packing.single.at(0), packing.single
         hidden = F.relu(self.start_positions(single.step[first], single.remaining[first]))
         parts = self.start_state(hidden).repeat_interleave(packing.samples, 0).chunk(2 * self.lstm.layers, -1)
-        return [(parts[2 * layer].contiguous(), parts[2 * layer + 1].contiguous()) for layer in range(self.lstm.layers)]
+        return [
+            (parts[2 * layer].contiguous(), parts[2 * layer + 1].contiguous())
+            for layer in range(self.lstm.layers)
+        ]
 
     def _drop(self, context: Tensor) -> Tensor:
         return F.dropout(context, self.dropout, self.training)

@@ -90,7 +90,7 @@ class _Collect(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, matrix: Tensor | None):
+    def backward(ctx, matrix: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         return _total(ctx.tape, matrix, None)[0], None
 
 
@@ -105,7 +105,7 @@ class _CollectBoth(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, matrix: Tensor | None, bias: Tensor | None):
+    def backward(ctx, matrix: Tensor | None, bias: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         return *_total(ctx.tape, matrix, bias), None
 
 
@@ -120,7 +120,7 @@ class _StepLinear(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, matrix = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
             ctx.tape.add(x.flatten(0, -2), grad.flatten(0, -2))

@@ -123,7 +123,9 @@ class HiddenFlow(Transform):
             )
         given = 0 if context is None else context.shape[-1]
         if given != self.context_size:
-            raise ValueError(f"this flow was built for a context of size {self.context_size}, was given {given}")
+            raise ValueError(
+                f"this flow was built for a context of size {self.context_size}, was given {given}"
+            )
 
 
 class Autoregressive(HiddenFlow):
@@ -191,7 +193,10 @@ class Autoregressive(HiddenFlow):
         for rank in range(size):
             d = size - 1 - rank if reverse else rank
             seen = slice(d + 1, size) if reverse else slice(0, d)
-            block, upto = slice(network.starts[rank], network.starts[rank + 1]), slice(0, network.starts[rank + 1])
+            block, upto = (
+                slice(network.starts[rank], network.starts[rank + 1]),
+                slice(0, network.starts[rank + 1]),
+            )
             y = biases[0][block].expand(*eps.shape[:-1], -1)
             if rank:
                 y = F.linear(torch.stack(columns, -1), matrices[0][block, seen], biases[0][block])
@@ -260,7 +265,9 @@ class SplitCoupling(HiddenFlow):
         sizes = [self.size - kept, kept] if reverse else [kept, self.size - kept]
         halves = list(y.split(sizes, -1))
         moved, through = (0, 1) if reverse else (1, 0)
-        halves[moved], logdet = scalar_map(halves[moved], self.network(layer)(halves[through], hidden, weights))
+        halves[moved], logdet = scalar_map(
+            halves[moved], self.network(layer)(halves[through], hidden, weights)
+        )
         return torch.cat(halves, -1), logdet.sum(-1)
 
 

@@ -13,6 +13,7 @@ Scalar maps are solved in float64 whatever the dtype of the tensors.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ def _jit(**options: Any) -> Callable:
     """numba.njit, kept on disk where a folder can be written."""
 
     def decorate(function: Callable) -> Callable:
+        function = inspect.unwrap(function)  # the tests wrap every function to check shapes
         try:
             return numba.njit(cache=True, nogil=True, **options)(function)
         except RuntimeError:  # no folder for the cache: compile again in every process
@@ -118,7 +120,9 @@ def _one_row(z, context, first, between, biases, last, last_bias, starts, kind, 
             known = starts[rank + 1]
             for k in range(1, depth):
                 for unit in range(starts[rank], known):
-                    value = biases[layer, k, unit] + _dot(between[layer, k - 1, unit], hidden[k - 1], 0, known)
+                    value = biases[layer, k, unit] + _dot(
+                        between[layer, k - 1, unit], hidden[k - 1], 0, known
+                    )
                     hidden[k, unit] = max(value, value * 0)
             for p in range(params):
                 raw[p] = last_bias[layer, p, d] + _dot(last[layer, p, d], hidden[depth - 1], 0, known)
@@ -141,7 +145,9 @@ def _fill(out, bias, matrix, rows, start, stop):  # pragma: no cover (compiled)
 
 
 @_jit()
-def _block(z, logdet, context, first, between, biases, last, last_bias, starts, kind, settings):  # pragma: no cover
+def _block(
+    z, logdet, context, first, between, biases, last, last_bias, starts, kind, settings
+):  # pragma: no cover
     """The same for z (H, B) and context (J, units, B), rows innermost."""
     layers, units, size = first.shape
     depth, params, width = biases.shape[1], last.shape[1], z.shape[1]
@@ -177,14 +183,16 @@ def _block(z, logdet, context, first, between, biases, last, last_bias, starts, 
 
 
 @_jit()
-def made_forward(eps, context, first, between, biases, last, last_bias, starts, kind, settings):  # pragma: no cover
+def made_forward(
+    eps, context, first, between, biases, last, last_bias, starts, kind, settings
+):  # pragma: no cover
     """z (n, H) and log |det dz/deps| (n,) of J layers.
 
     eps (n, H); context (n, J, units); first (J, units, H), between (J, depth - 1, units, units) and
     last (J, params, H, units) are masked; biases (J, depth, units), last_bias (J, params, H); starts (H + 1,) says
     where the units of each degree begin.
     """
-    n, size = eps.shape
+    n = eps.shape[0]
     z, total = eps.copy(), np.zeros(n, eps.dtype)
     if n < 4:
         for row in range(n):
@@ -231,7 +239,8 @@ def _tanh(x):  # pragma: no cover (compiled)
 def lstm_cell(gates, c, h, output):  # pragma: no cover (compiled)
     """The pointwise part of an LSTM step in float32, one pass: σ(x) = ½ + ½ tanh(x/2).
 
-    gates (n, 4 units) in the order o, i, f, g are overwritten; c (n, units) is updated, h and `output` (n, units) are written.
+    gates (n, 4 units) in the order o, i, f, g are overwritten; c (n, units) is updated,
+    h and `output` (n, units) are written.
     """
     n, units = c.shape
     half = np.float32(0.5)

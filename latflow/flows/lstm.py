@@ -85,22 +85,28 @@ class LSTM(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "n input"],
+        x: Float[Tensor, "n input"] | None,
         state: State,
         features: Float[Tensor, "n gates"] | None = None,
         weights: list[tuple[DeferredWeight, DeferredWeight]] | None = None,
     ) -> tuple[Float[Tensor, "n units"], State]:
-        """One step of a one-directional LSTM from a carried state: the same numbers as `forward`."""
+        """One step of a one-directional LSTM from a carried state: the same numbers as `forward`.
+
+        Without x, W x + b of the first layer is in `features` already.
+        """
         weights = self.prepare() if weights is None else weights
         new_state: State = []
+        output = state[-1][0]
         for layer, ((h, c), (input_weight, recurrent_weight)) in enumerate(zip(state, weights, strict=True)):
-            gates = linear(x, input_weight) + linear(h, recurrent_weight)
+            gates = linear(h, recurrent_weight)
+            if x is not None:
+                gates = gates + linear(x, input_weight)
             if layer == 0 and features is not None:
                 gates = gates + features
-            h, c = lstm_cell(gates, c)
-            new_state.append((h, c))
-            x = F.dropout(h, self.dropout, self.training) if layer < self.layers - 1 else h
-        return x, new_state
+            output, c = lstm_cell(gates, c)
+            new_state.append((output, c))
+            x = F.dropout(output, self.dropout, self.training) if layer < self.layers - 1 else output
+        return output, new_state
 
     def _zero_state(self, packing: Packing, like: Tensor) -> tuple[Tensor, Tensor]:
         zeros = like.new_zeros(packing.active[0], self.units)
@@ -132,13 +138,15 @@ class _Cell(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_h: Tensor, grad_c: Tensor):
+    def backward(ctx, grad_h: Tensor, grad_c: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         sigmoids, g, c, tanh_c = ctx.saved_tensors
         o, i, f = sigmoids.chunk(3, -1)
         grad = torch.empty(*c.shape[:-1], 4 * c.shape[-1], dtype=c.dtype, device=c.device)
         grad_o, grad_i, grad_f, grad_g = grad.chunk(4, -1)
         torch.mul(grad_h, tanh_c, out=grad_o)
-        grad_c = torch.addcmul(grad_c, grad_h * o, torch.addcmul(torch.ones_like(g[..., :1]), tanh_c, tanh_c, value=-1))
+        grad_c = torch.addcmul(
+            grad_c, grad_h * o, torch.addcmul(torch.ones_like(g[..., :1]), tanh_c, tanh_c, value=-1)
+        )
         torch.mul(grad_c, g, out=grad_i)
         torch.mul(grad_c, c, out=grad_f)
         torch.mul(grad_c, i, out=grad_g)
@@ -158,7 +166,9 @@ class _Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, inputs: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, packing: Packing, backwards: bool):
+    def forward(
+        ctx, inputs: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, packing: Packing, backwards: bool
+    ):
         rows, units = len(inputs), weight.shape[1]
         keep = any(ctx.needs_input_grad)
         ctx.packing, ctx.backwards = packing, backwards
@@ -191,7 +201,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
         packing: Packing = ctx.packing
         rows, units = len(gates), weight.shape[1]
@@ -222,7 +232,9 @@ class _Recurrence(torch.autograd.Function):
         return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
 
 
-def _add_shared(gates: Float[Tensor, "n gates"], features: Float[Tensor, "m gates"]) -> Float[Tensor, "n gates"]:
+def _add_shared(
+    gates: Float[Tensor, "n gates"], features: Float[Tensor, "m gates"]
+) -> Float[Tensor, "n gates"]:
     """gates + features, in place, where each row of features serves n/m rows."""
     copies = len(gates) // len(features)
     gates.view(len(features), copies, -1).add_(features[:, None])

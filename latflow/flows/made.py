@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -60,9 +61,7 @@ class Conditioner(nn.Module):
             raise ValueError(f"a conditioner needs at least one hidden layer, not {depth}")
         self.inputs, self.outputs, self.n_params, self.units = inputs, outputs, n_params, units
         widths = [inputs] + [units] * depth + [outputs * n_params]
-        self.matrices = nn.ParameterList(
-            torch.empty(out, into) for into, out in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.matrices = nn.ParameterList(torch.empty(out, into) for into, out in pairwise(widths))
         self.biases = nn.ParameterList(torch.zeros(out) for out in widths[1:])
         with torch.no_grad():
             for matrix in self.matrices[:-1]:

@@ -18,7 +18,7 @@ from latflow.shapes import Int
 class Packing:
     """The layout of one batch: which row holds step t of sequence i."""
 
-    def __init__(self, lengths: Int[Tensor, "b"], samples: int = 1):  # noqa: UP037 (a shape, not a forward reference)
+    def __init__(self, lengths: Int[Tensor, "b"], samples: int = 1):
         check_lengths(lengths)
         self.lengths = lengths
         self.samples = samples
@@ -135,7 +135,7 @@ class _Shift(torch.autograd.Function):
         return _gather(rows, index)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         index, back = ctx.saved_tensors
         return _Shift.apply(grad, back, index), None, None
 
@@ -150,9 +150,13 @@ def _gather(rows: Tensor, index: Tensor) -> Tensor:
 def check_lengths(lengths: Tensor) -> None:
     """Lengths are a non-empty vector of whole numbers of at least 1; otherwise say which one is not."""
     if lengths.ndim != 1 or len(lengths) == 0:
-        raise ValueError(f"lengths must be a non-empty vector, one per sequence, not of shape {tuple(lengths.shape)}")
+        raise ValueError(
+            f"lengths must be a non-empty vector, one per sequence, not of shape {tuple(lengths.shape)}"
+        )
     if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
         raise ValueError(f"lengths must be whole numbers, not {lengths.dtype}")
     if (shortest := int(lengths.min())) < 1:
         which = int(lengths.argmin())
-        raise ValueError(f"every sequence needs at least one step, but sequence {which} has length {shortest}")
+        raise ValueError(
+            f"every sequence needs at least one step, but sequence {which} has length {shortest}"
+        )

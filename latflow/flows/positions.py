@@ -39,7 +39,7 @@ class Positions(nn.Module):
                 nn.init.normal_(table, std=1 / math.sqrt(columns))
             nn.init.uniform_(self.mix, -math.sqrt(3) * bound, math.sqrt(3) * bound)
 
-    def forward(self, step: Int[Tensor, "n"], remaining: Int[Tensor, "n"]) -> Float[Tensor, "n size"]:  # noqa: UP037
+    def forward(self, step: Int[Tensor, "n"], remaining: Int[Tensor, "n"]) -> Float[Tensor, "n size"]:
         """Features of the steps `step` (from 0) that have `remaining` steps after them."""
         start = F.embedding(step, self.start, sparse=self.sparse)
         end = F.embedding(remaining, self.end, sparse=self.sparse)

@@ -78,7 +78,9 @@ class NLSq(ScalarTransform):
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
-            raise ValueError(f"alpha must lie strictly between 0 and 1 for NLSq to be invertible, not {self.alpha}")
+            raise ValueError(
+                f"alpha must lie strictly between 0 and 1 for NLSq to be invertible, not {self.alpha}"
+            )
 
     def inverse(self, z, raw):
         a, log_b, kappa, log_d, g = self._parameters(raw)

@@ -94,7 +94,9 @@ class SequenceFlow(nn.Module):
         self, packing: Packing, temperature: float = 1.0, generator: torch.Generator | None = None
     ) -> Float[Tensor, "n h"]:
         weight = next(self.parameters())
-        eps = torch.randn(packing.rows, self.size, generator=generator, dtype=weight.dtype, device=weight.device)
+        eps = torch.randn(
+            packing.rows, self.size, generator=generator, dtype=weight.dtype, device=weight.device
+        )
         return self.forward_rows(temperature * eps, packing)[0]
 
     def _serial(self, step_map: Callable, y: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,11 @@ class Emission(nn.Module):
         return self.alphabet.log_prob(self.scores(z, packing), x)
 
     def sample(
-        self, z: Float[Tensor, "n h"], packing: Packing, argmax: bool = False, generator: torch.Generator | None = None
+        self,
+        z: Float[Tensor, "n h"],
+        packing: Packing,
+        argmax: bool = False,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
         """Rows of x given z."""
         return self.alphabet.sample(self.scores(z, packing), argmax, generator)

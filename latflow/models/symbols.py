@@ -31,45 +31,61 @@ class Alphabet(nn.Module, ABC):
         """Scores from features of the embedding's size; tied, the embedding is the output matrix."""
         return F.linear(features, self.embedding if self.output is None else self.output, self.bias)
 
-    @abstractmethod
     def embed(self, x: Tensor) -> Float[Tensor, "n e"]:
         """Rows of x to vectors."""
+        return self.look_up(x, self.embedding)
+
+    @abstractmethod
+    def look_up(self, x: Tensor, table: Float[Tensor, "v k"]) -> Float[Tensor, "n k"]:
+        """Rows of x to vectors of a table of V rows: the embedding, or its product with what comes next."""
 
     @abstractmethod
     def log_prob(self, scores: Float[Tensor, "n v"], x: Tensor) -> Float[Tensor, "n"]:
         """log p(x_t) in nats."""
 
     @abstractmethod
+    def noise(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n v"]:
+        """Noise whose sum with the scores, decided, is a draw: so the noise of all steps can be drawn beforehand."""
+
+    @abstractmethod
+    def decide(self, scores: Float[Tensor, "n v"]) -> Tensor:
+        """Rows of x: the most likely."""
+
     def sample(self, scores: Float[Tensor, "n v"], argmax: bool, generator: torch.Generator | None) -> Tensor:
         """Rows of x: drawn, or the most likely."""
+        return self.decide(scores if argmax else scores + self.noise(len(scores), generator))
 
 
 class Categorical(Alphabet):
     """One symbol per step: x is (n,) of whole numbers below V."""
 
-    def embed(self, x):
-        return F.embedding(x, self.embedding)
+    def look_up(self, x, table):
+        return F.embedding(x, table)
 
     def log_prob(self, scores, x):
         return -F.cross_entropy(scores, x, reduction="none")
 
-    def sample(self, scores, argmax, generator):
-        if argmax:
-            return scores.argmax(-1)
-        return torch.multinomial(scores.softmax(-1), 1, generator=generator).squeeze(-1)
+    def noise(self, n, generator=None):
+        # The largest of scores plus Gumbel noise is a draw from their softmax.
+        return -self.bias.new_empty(n, self.size).exponential_(generator=generator).log()
+
+    def decide(self, scores):
+        return scores.argmax(-1)
 
 
 class Bernoulli(Alphabet):
     """Any set of V notes per step, independent given the scores: x is (n, V) of zeros and ones."""
 
-    def embed(self, x):
-        return x.to(self.embedding.dtype) @ self.embedding
+    def look_up(self, x, table):
+        return x.to(table.dtype) @ table
 
     def log_prob(self, scores, x):
         return -F.binary_cross_entropy_with_logits(scores, x.to(scores.dtype), reduction="none").sum(-1)
 
-    def sample(self, scores, argmax, generator):
-        probabilities = scores.sigmoid()
-        if argmax:
-            return (probabilities > 0.5).to(scores.dtype)
-        return torch.bernoulli(probabilities, generator=generator)
+    def noise(self, n, generator=None):
+        # A score plus logistic noise is positive with the probability sigmoid(score).
+        u = torch.rand(n, self.size, generator=generator, dtype=self.bias.dtype, device=self.bias.device)
+        return torch.logit(u)
+
+    def decide(self, scores):
+        return (scores > 0).to(scores.dtype)

@@ -1,0 +1,170 @@
+"""Fast paths against their references: the kernels, the incremental torch path, deferred weights, shared features."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from latflow.flows import (
+    LSTM,
+    Affine,
+    Autoregressive,
+    LSTMContext,
+    NLSq,
+    Packing,
+    SequenceFlow,
+    SplitCoupling,
+    fast,
+)
+from latflow.flows.deferred import defer, linear
+from latflow.flows.lstm import lstm_cell
+
+# A few roundings, of sums of up to a hundred terms.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
+
+
+@pytest.fixture(params=[False, True], ids=["torch", "numba"])
+def _kernels(request, monkeypatch):
+    if request.param:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(fast, "AVAILABLE", request.param)
+
+
+def randomise(module: torch.nn.Module, std: float = 0.3) -> None:
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scalar", [NLSq(scale=(0.4, 0.3, 0.4)), Affine(0.4)])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_unit_by_unit_equals_a_full_pass_per_dimension(scalar, dtype, depth):
+    flow = Autoregressive(7, 3, scalar, context_size=4, units=16, depth=depth).to(dtype)
+    randomise(flow)
+    for n in (1, 3, 40):  # dot products, a last row, and two blocks of different width
+        eps, context = torch.randn(n, 7, dtype=dtype), torch.randn(n, 4, dtype=dtype)
+        with torch.no_grad():
+            z, logdet = flow(eps, context)
+            expected_z, expected_logdet = flow.forward_plain(eps, context)
+            back, _ = flow.inverse(z, context)
+        scale = 1 + expected_z.abs().max()
+        assert (z - expected_z).abs().max() < TOLERANCE[dtype] * scale
+        assert (logdet - expected_logdet).abs().max() < 10 * TOLERANCE[dtype]
+        assert (back - eps).abs().max() < 10 * TOLERANCE[dtype] * scale
+
+
+@pytest.mark.usefixtures("_kernels")
+def test_a_flow_without_context_takes_any_leading_axes():
+    flow = Autoregressive(5, 2, units=8)
+    randomise(flow)
+    eps = torch.randn(2, 3, 5)
+    with torch.no_grad():
+        z, logdet = flow(eps)
+        expected = flow.forward_plain(eps)
+    assert z.shape == (2, 3, 5)
+    assert logdet.shape == (2, 3)
+    torch.testing.assert_close(z, expected[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2.0, 40.0, 1e4])
+def test_the_root_far_from_the_origin_is_that_of_torch(size):
+    kernels = pytest.importorskip("latflow.flows.kernels", reason="needs numba", exc_type=ImportError)
+    generator = torch.Generator().manual_seed(1)
+    eps, a, log_b, log_d, g = (torch.randn(200, dtype=torch.float64, generator=generator) for _ in range(5))
+    eps, g = size * eps, size * g
+    c = 3 * torch.randn(200, dtype=torch.float64, generator=generator)
+    scalar = NLSq()
+    raw = torch.stack([a, log_b, c, log_d, g], -1)
+    expected, logdet = scalar.forward(eps, raw)
+    kappa = scalar.kappa_bound * torch.tanh(c)
+    rows = zip(*(column.tolist() for column in (eps, a, log_b, kappa, log_d, g)), strict=True)
+    found = torch.tensor([kernels.nlsq_forward(*row) for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(found[:, 0], expected, rtol=1e-12, atol=1e-12 * size)
+    torch.testing.assert_close(found[:, 1], logdet, rtol=1e-9, atol=1e-9)
+
+
+def test_the_compiled_cell_equals_the_torch_cell(monkeypatch):
+    pytest.importorskip("numba")
+    gates, c = 4 * torch.randn(3, 4 * 13), torch.randn(3, 13)
+    gates[0, 0], gates[0, 40] = 50, -50  # saturated
+    with torch.no_grad():
+        found = lstm_cell(gates.clone(), c)
+        monkeypatch.setattr(fast, "AVAILABLE", False)
+        expected = lstm_cell(gates.clone(), c)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_an_lstm_without_gradients_gives_the_numbers_of_training(bidirectional):
+    lstm, packing = LSTM(4, 6, 2, bidirectional=bidirectional), Packing(torch.tensor([3, 5, 1]))
+    x = torch.randn(packing.rows, 4)
+    with torch.no_grad():
+        found = lstm(x, packing)
+    torch.testing.assert_close(found, lstm(x, packing).detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("double")
+def test_position_features_shared_by_samples_equal_repeated_ones():
+    lstm, packing = LSTM(3, 4, 2, bidirectional=True), Packing(torch.tensor([2, 4]), samples=3)
+    x = torch.randn(packing.rows, 3, requires_grad=True)
+    features = torch.randn(packing.single.rows, lstm.gate_size, requires_grad=True)
+    found, expected = lstm(x, packing, features), lstm(x, packing, features.repeat_interleave(3, 0))
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn_like(found)
+    grads = [
+        torch.autograd.grad((y * weight).sum(), (x, features, *lstm.parameters())) for y in (found, expected)
+    ]
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.usefixtures("double")
+def test_deferred_weights_have_the_gradients_of_autograd_however_often_the_graph_is_walked():
+    matrix, bias = torch.randn(3, 3, requires_grad=True), torch.randn(3, requires_grad=True)
+    x = torch.randn(2, 3, requires_grad=True)
+
+    def serial(weight, b=None):
+        y = x
+        for _ in range(4):
+            y = linear(y, weight, b).tanh()
+        return y.square().sum()
+
+    found, expected = serial(defer(matrix, bias)), serial(matrix, bias)
+    of = (x, matrix, bias)
+    want = torch.autograd.grad(expected, of)
+    torch.autograd.grad(
+        found, x, retain_graph=True
+    )  # a walk that stops before the weights leaves nothing behind
+    torch.testing.assert_close(torch.autograd.grad(found, of, retain_graph=True), want)
+    torch.testing.assert_close(torch.autograd.grad(found, of), want)
+    # Used both ways, the gradients add up.
+    weight = defer(matrix, bias)
+    both = torch.autograd.grad(serial(weight) + weight.matrix.square().sum(), matrix)[0]
+    torch.testing.assert_close(both, want[1] + 2 * matrix.detach())
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("hidden", [Autoregressive, SplitCoupling])
+@pytest.mark.parametrize("time", ["af", "iaf"])
+def test_gradients_of_serial_and_parallel_passes(hidden, time):
+    flow = SequenceFlow(hidden(3, 2, context_size=4, units=5), LSTMContext(3, 4, 2, 6), time)
+    randomise(flow, 0.4)
+    lengths, y = torch.tensor([3, 1]), torch.randn(2, 3, 3, requires_grad=True)
+    inputs = (y, *flow.parameters())
+    assert gradcheck(lambda y, *_: flow(y, lengths), inputs, fast_mode=True)
+    assert gradcheck(lambda y, *_: flow.inverse(y, lengths), inputs, fast_mode=True)
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_serial_sampling_of_ragged_batches_inverts_the_density(dtype):
+    flow = SequenceFlow(Autoregressive(4, 2, context_size=6, units=8), LSTMContext(4, 6, 2, 9), "af").to(
+        dtype
+    )
+    randomise(flow)
+    packing = Packing(torch.tensor([3, 6, 1, 6]))
+    eps = torch.randn(packing.rows, 4, dtype=dtype)
+    with torch.no_grad():
+        z, forward = flow.forward_rows(eps, packing)
+        back, inverse = flow.inverse_rows(z, packing)
+    torch.testing.assert_close(back, eps, rtol=0, atol=100 * TOLERANCE[dtype])
+    torch.testing.assert_close(forward, -inverse, rtol=0, atol=100 * TOLERANCE[dtype])

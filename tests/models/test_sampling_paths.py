@@ -1,0 +1,65 @@
+"""The baseline's fast sampling loop against the straightforward one, from the same noise."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latflow.bench import SMALL, configure, count_flops, random_batch, sample_straightforward, wasted_steps
+from latflow.config import LSTMConfig, ModelConfig, PriorConfig
+from latflow.data.base import DataSpec
+from latflow.flows import fast
+from latflow.flows.packing import Packing
+from latflow.models import LSTMLanguageModel, build
+
+SPECS = [DataSpec("text", tuple("abcde"), (0, *[1] * 9)), DataSpec("music", (), (0, *[1] * 9))]
+TINY = ModelConfig(
+    latent_size=3,
+    embedding_size=6,
+    prior=PriorConfig(lstm_units=6, network_units=8, layers=2),
+    posterior=LSTMConfig(1, 6),
+    emission=LSTMConfig(1, 6),
+    baseline=LSTMConfig(2, 6),
+)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["text", "music"])
+@pytest.mark.parametrize("available", [False, True], ids=["torch", "numba"])
+@pytest.mark.parametrize("argmax", [False, True])
+def test_the_fast_loop_of_the_baseline_draws_what_the_plain_one_draws(spec, available, argmax, monkeypatch):
+    if available:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(fast, "AVAILABLE", available)
+    model = build(replace(TINY, kind="lstm"), spec).double().eval()
+    assert isinstance(model, LSTMLanguageModel)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    packing = Packing(torch.tensor([4, 9, 1]))
+    with torch.no_grad():
+        found, expected = (
+            draw(packing, 0.7, argmax, torch.Generator().manual_seed(3))
+            for draw in (model._sample, model._sample_plain)
+        )
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["AF/AF", "IAF/SCF", "AF-only", "LSTM"])
+def test_the_straightforward_way_gives_samples_of_the_same_shape(name):
+    model = build(configure(name, TINY), SPECS[0]).eval()
+    lengths = torch.tensor([2, 5])
+    assert sample_straightforward(model, lengths).shape == (7,)
+    assert model.sample(lengths).shape == (2, 5)
+
+
+def test_flops_are_counted_by_the_formula():
+    spec = SPECS[0]
+    model = build(configure("LSTM", SMALL.config), spec)
+    gates = 4 * 128 * (128 + 128)
+    assert count_flops(model, 10) == 2 * 10 * (gates + 128 * 128 + 5 * 128)
+    latent = build(configure("AF/SCF", SMALL.config), spec)
+    assert count_flops(latent, 20, 3) == 2 * count_flops(latent, 10, 3)
+    assert random_batch(spec, 2, 4).x.shape == (2, 4)
+
+
+def test_no_step_is_spent_on_padding():
+    assert wasted_steps(torch.tensor([1, 7, 3, 288])) == 0
