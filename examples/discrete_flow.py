@@ -142,19 +142,20 @@ def main() -> None:
         one_dimension(train, test),
     )
     print(
-        "Whatever is trained, the flow hands out the base's own probabilities in another order: the uniform base learns\n"
-        "nothing at all, and the geometric one gives its fixed staircase to the letters by rank. (Its ratio is a choice of\n"
-        "the base; no flow can change it.) Counting sets every probability by itself, and needs no flow.\n"
+        "Whatever is trained, the flow hands out the base's own probabilities in another order: the uniform base\n"
+        "learns nothing at all, and the geometric one gives its fixed staircase to the letters by rank. (Its ratio is\n"
+        "a choice of the base; no flow can change it.) Counting sets every probability by itself, without a flow.\n"
     )
     print_table("Two bits, the second a noisy copy of the first", "bits per pair", two_dimensions(COPY))
     print(
-        "XOR turns the copy into an independent bit (did it flip?), which no change of one bit alone can do: with two\n"
-        "dimensions a discrete flow can take dependence away, here all of it.\n"
+        "XOR turns the copy into an independent bit (did it flip?), which no change of one bit alone can do: with\n"
+        "two dimensions a discrete flow can take dependence away, here all of it.\n"
     )
     print_table("Two bits, one pair likely and the others alike", "bits per pair", two_dimensions(UNEVEN))
     print(
-        "There are only 24 invertible maps of two bits, and the base has two parameters where the distribution has three:\n"
-        "the best map still leaves a gap. This is why the flows here live in a continuous space, and z carries the symbols."
+        "There are only 24 invertible maps of two bits, and the base has two parameters where the distribution has\n"
+        "three: the best map still leaves a gap. This is why the flows of latflow live in a continuous space, where a\n"
+        "density can be shaped, and z carries the symbols."
     )
 
 

@@ -135,7 +135,7 @@ def _line(
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells of a block, and notes to stand below it."""
+    """Cells of a block, without columns that are empty, and notes to stand below it."""
 
     header: list[str]
     rows: list[list[str]]
@@ -165,7 +165,8 @@ def grid(shown: Shown, block: Block) -> Grid:
     sources = "; ".join(f"{line.title}: {line.source}" for line in block.lines if line.status == "quoted")
     quoted = f"{QUOTED} ({sources})"
     rows = [_cells(shown, line, truth, split, quoted, note) for line in block.lines]
-    return Grid(header, rows, notes)
+    keep = [i for i in range(len(header)) if i < 2 or any(row[i] for row in rows)]
+    return Grid([header[i] for i in keep], [[row[i] for i in keep] for row in rows], notes)
 
 
 def _cells(
@@ -234,12 +235,11 @@ def as_text(shown: Shown) -> str:
     for block in shown.blocks:
         cells = grid(shown, block)
         table = [cells.header, *cells.rows]
-        keep = [i for i in range(len(cells.header)) if i < 2 or any(row[i] for row in cells.rows)]
-        widths = {i: max(len(row[i]) for row in table) for i in keep}
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         text = [] if len(shown.blocks) == 1 else [f"{block.title}:"]
         for row in table:
-            aligned = (row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in keep)
-            text.append("  ".join(aligned).rstrip())
+            numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+            text.append("  ".join([row[0].ljust(widths[0]), *numbers]).rstrip())
         text += [f"[{number}] {note}" for number, note in enumerate(cells.notes, start=1)]
         parts.append("\n".join(text))
     return "\n\n".join(parts) + "\n"
@@ -299,7 +299,7 @@ def latex_escape(text: str) -> str:
 
 
 def as_latex(shown: Shown) -> str:
-    """A table environment with booktabs rules; empty columns are left out."""
+    """A table environment with booktabs rules."""
     out = [
         r"\begin{table}",
         r"\centering",
@@ -308,11 +308,11 @@ def as_latex(shown: Shown) -> str:
     ]
     for block in shown.blocks:
         cells = grid(shown, block)
-        keep = [i for i in range(len(cells.header)) if i < 2 or any(row[i] for row in cells.rows)]
-        out += [rf"\begin{{tabular}}{{l{'r' * (len(keep) - 1)}}}", r"\toprule"]
+        columns = len(cells.header)
+        out += [rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}", r"\toprule"]
         if len(shown.blocks) > 1:
-            out += [rf"\multicolumn{{{len(keep)}}}{{l}}{{{latex_escape(block.title)}}} \\", r"\midrule"]
-        rows = [" & ".join(_latex_cell(row[i]) for i in keep) + r" \\" for row in (cells.header, *cells.rows)]
+            out += [rf"\multicolumn{{{columns}}}{{l}}{{{latex_escape(block.title)}}} \\", r"\midrule"]
+        rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (cells.header, *cells.rows)]
         out += [rows[0], r"\midrule", *rows[1:], r"\bottomrule", r"\end{tabular}", ""]
         out += [
             rf"{{\footnotesize [{i}] {latex_escape(note)}}}\par"
