@@ -12,14 +12,15 @@ from collections.abc import Sequence
 import torch
 from matplotlib.figure import Figure
 
+from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
 from latflow.flows.packing import Packing
 from latflow.models import SequenceModel
 from latflow.models.baseline import LSTMLanguageModel
 from latflow.plots.symbols import encode, label
 
-SYMBOLS = 60
-"""Bars of a panel at most: those with the largest probabilities anywhere."""
+SYMBOLS, LEAST = 60, 0.002
+"""Bars of a panel at most, and the probability that a symbol has somewhere if it is among them."""
 
 
 @torch.no_grad()
@@ -46,14 +47,19 @@ def modality_figure(model: SequenceModel, text: str, positions: Sequence[int] | 
         if not 1 <= position <= T:
             raise LatflowError(f"position {position}; the text has positions 1 to {T}")
     p = next_symbol(model, x)[[position - 1 for position in positions]]
-    shown = p.amax(0).argsort(descending=True)[:SYMBOLS].tolist()
+    largest = p.amax(0)
+    targets = {int(x[position - 1]) for position in positions}
+    shown = [
+        i for i in largest.argsort(descending=True)[:SYMBOLS].tolist() if largest[i] >= LEAST or i in targets
+    ]
     shown.sort(key=lambda i: (isinstance(spec.symbols[i], str), spec.symbols[i]))
     names = [label(spec.symbols[i]) for i in shown]
 
-    columns = min(3, len(positions))
+    columns = min(2 if len(shown) > 20 else 3, len(positions))
     rows = math.ceil(len(positions) / columns)
-    size = (min(20.0, columns * max(3.0, 0.11 * len(shown) + 1)), 2.1 * rows)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(
+        figsize=(columns * max(3.0, 0.12 * len(shown)) + 0.5, 1.9 * rows + 0.4), layout="constrained"
+    )
     panels = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     for axes, position, row in zip(panels, positions, p, strict=False):
         target = int(x[position - 1])
@@ -68,11 +74,13 @@ def modality_figure(model: SequenceModel, text: str, positions: Sequence[int] | 
         axes.set_axis_off()
     for axes in panels[::columns]:
         axes.set_ylabel(r"$p(x_t \mid x_{<t})$")
-    figure.suptitle("next-symbol distributions; red: the symbol that follows, with its entropy", fontsize=10)
+    figure.suptitle(
+        "next-symbol distributions; red: the symbol that follows; in brackets: the entropy", fontsize=10
+    )
     return figure
 
 
-def _before(x: list[int], spec) -> str:
+def _before(x: list[int], spec: DataSpec) -> str:
     """The last symbols before a position."""
     tail = "".join(label(spec.symbols[i]) for i in x[-22:])
     return ("…" if len(x) > 22 else "") + tail

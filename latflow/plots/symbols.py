@@ -32,9 +32,9 @@ def encode(text: str, spec: DataSpec) -> np.ndarray:
 
 
 def label(symbol: str | int) -> str:
-    """A symbol to be seen: a space as _, what cannot be printed as its escape, mathematics as plain text."""
+    """A symbol to be seen: a space as ␣, what cannot be printed as its escape, mathematics as plain text."""
     if symbol == " ":
-        return "_"
+        return "␣"
     text = str(symbol)
     text = text if text.isprintable() else repr(text)[1:-1]
     return text.replace("$", r"\$")

@@ -176,7 +176,7 @@ def test_rows_are_chosen_by_row_corpus_or_preset():
     assert [p.name for p in choose(tables, False, ["af-af"])] == [
         f"{corpus}-af-af" for corpus in ("nottingham", "piano-midi", "musedata", "jsb")
     ]
-    assert [p.name for p in choose(tables, True, ["jsb"])][0] == "jsb-lstm-small"
+    assert next(p.name for p in choose(tables, True, ["jsb"])) == "jsb-lstm-small"
     assert [p.name for p in choose(tables, True, ["jsb-af-af"])] == ["jsb-af-af-small"]
     names = [p.name for p in choose(find_tables("all"), False)]
     assert len(names) == len(set(names)) == 8 + 16 + 8 + 4
