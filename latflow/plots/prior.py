@@ -80,7 +80,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
     for axes, t in zip(panels, steps, strict=False):
         density = log_density(model, grid.reshape(-1, 2), context[t]).exp().reshape(POINTS, POINTS)
         norm = PowerNorm(0.5, vmin=0, vmax=max(float(density.max()), 1e-30))
-        axes.imshow(density, origin="lower", extent=extent, cmap="Blues", norm=norm, aspect="auto")
+        axes.imshow(density.numpy(), origin="lower", extent=extent, cmap="Blues", norm=norm, aspect="auto")
         axes.plot(*z[t].tolist(), marker="+", color="tab:red", markersize=9, markeredgewidth=1.6)
         axes.set_title(label(spec.symbols[int(x[t])]), fontsize=13, pad=5)
         axes.tick_params(labelsize=7)
