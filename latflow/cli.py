@@ -24,6 +24,8 @@ from latflow.errors import LatflowError, LatflowWarning
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--"]:  # torchrun -m latflow -- train: else torchrun takes our --run for its own
+        del words[0]
     if words[:1] == ["train"]:  # its options are the fields of the config, see latflow.options
         args = argparse.Namespace(run=_train, words=words[1:])
     else:
@@ -390,11 +392,8 @@ def _data_fetch(args: argparse.Namespace) -> int:
             print(f"{args.name} is built in; there is nothing to fetch")
             return 0
         raise LatflowError(f"no corpus called {args.name!r} to fetch; accepted: {', '.join(fetch.CORPORA)}")
-    if args.data_dir:
-        paths = fetch.download(args.name, Path(args.data_dir))
-    else:
-        paths = fetch.find_or_download(args.name)
-    for path in paths:
+    folder = args.data_dir
+    for path in fetch.download(args.name, Path(folder)) if folder else fetch.find_or_download(args.name):
         print(path)
     return 0
 

@@ -65,7 +65,11 @@ def evaluate(args: argparse.Namespace) -> int:
             return 0
     preset = PRESETS.get(run.preset or "")
     # A run whose fields were changed is no longer the paper's row.
-    same = preset is not None and preset.config.model == run.config.model and preset.config.data.name == corpus.name
+    same = (
+        preset is not None
+        and preset.config.model == run.config.model
+        and preset.config.data.name == corpus.name
+    )
     paper = preset.paper if preset and same and args.split == "test" else None
     if args.json:
         about = {"run": str(run.folder), "data": corpus.name, "split": args.split, "preset": run.preset}
@@ -85,7 +89,9 @@ def _corpus(run: Run, data_dir: str | None) -> Corpus:
     config = run.config.data
     corpus = data.load(config if data_dir is None else replace(config, data_dir=data_dir))
     if corpus.spec != run.spec:
-        raise LatflowError(f"the data {corpus.name!r} here is not what the run at {run.folder} was trained on")
+        raise LatflowError(
+            f"the data {corpus.name!r} here is not what the run at {run.folder} was trained on"
+        )
     return corpus
 
 

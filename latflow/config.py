@@ -272,7 +272,9 @@ def from_dict(raw: Any) -> Config:
 
 def _read(cls: type[C], raw: Any, where: str) -> C:
     if not isinstance(raw, Mapping):
-        raise LatflowError(f"config: {where.rstrip('.') or 'the whole'} must be a mapping of fields, not {raw!r}")
+        raise LatflowError(
+            f"config: {where.rstrip('.') or 'the whole'} must be a mapping of fields, not {raw!r}"
+        )
     hints = get_type_hints(cls)
     for name in raw:
         if name not in hints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,7 @@ class World:
 
     rank: int = 0
     size: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def main(self) -> bool:
@@ -76,7 +76,9 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise LatflowError(f"device {name!r} cannot be used: {reason} (accepted: auto, cpu, cuda, mps)") from None
+        raise LatflowError(
+            f"device {name!r} cannot be used: {reason} (accepted: auto, cpu, cuda, mps)"
+        ) from None
     return device
 
 

@@ -138,7 +138,9 @@ def _rows(model: SequenceModel, batch: Any, ladder: list[int]) -> Tensor:
         assert weights is not None
         nll.append(weights.nll())
     assert weights is not None
-    return torch.stack([reconstruction / done, kl / done, length, weights.effective_samples(), *nll], -1).cpu()
+    return torch.stack(
+        [reconstruction / done, kl / done, length, weights.effective_samples(), *nll], -1
+    ).cpu()
 
 
 def _ladder(samples: int) -> list[int]:
@@ -164,7 +166,9 @@ def summarize(
     nll = nats[:, -1] + length
     known = None
     if truth is not None:
-        known = Truth(per_step(truth + length), per_step(nats[:, -1] - truth), _error(nats[:, -1] - truth, count) / unit)
+        known = Truth(
+            per_step(truth + length), per_step(nats[:, -1] - truth), _error(nats[:, -1] - truth, count) / unit
+        )
     return Metrics(
         unit=spec.unit,
         step_name=spec.step_name,

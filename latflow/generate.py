@@ -47,7 +47,12 @@ def sample(
 
 
 def score(
-    model: SequenceModel, sequences: list[np.ndarray], *, samples: int = 50, batch_size: int = 32, seed: int = 0
+    model: SequenceModel,
+    sequences: list[np.ndarray],
+    *,
+    samples: int = 50,
+    batch_size: int = 32,
+    seed: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """The negative log-likelihood of each sequence, in the unit of the data, in the order given.
 
@@ -101,7 +106,9 @@ def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) ->
                 "nll_per_step": total / (len(x) + 1),
                 "unit": spec.unit,
                 "length_nll": in_unit(-float(log_length[i]), spec),
-                "steps" if model.exact else "bound_steps": [in_unit(v, spec) for v in steps[i, : len(x)].tolist()],
+                "steps" if model.exact else "bound_steps": [
+                    in_unit(v, spec) for v in steps[i, : len(x)].tolist()
+                ],
             }
         )
     return rows
@@ -118,7 +125,9 @@ def collate(spec: DataSpec, items: list[np.ndarray]) -> Batch:
     return Batch(x, lengths, torch.arange(len(items)), torch.ones(len(items)), len(items))
 
 
-def read_sequences(path: str | Path, spec: DataSpec, config: DataConfig) -> tuple[list[np.ndarray], list[str]]:
+def read_sequences(
+    path: str | Path, spec: DataSpec, config: DataConfig
+) -> tuple[list[np.ndarray], list[str]]:
     """A user's sequences and a name for each: lines of text, JSON lines of tokens, a .mid file or a folder of them."""
     from latflow.data.files import list_files
     from latflow.data.midi import read_midi

@@ -36,7 +36,11 @@ def parse_train(words: list[str]) -> TrainOptions:
     parser = _parser()
     first = _parse(parser, words)
     if first.resume is not None:
-        others = [word for word in words if word.startswith("-") and word.split("=")[0] not in ("--resume", "--quiet")]
+        others = [
+            word
+            for word in words
+            if word.startswith("-") and word.split("=")[0] not in ("--resume", "--quiet")
+        ]
         if first.preset or others:
             raise LatflowError(
                 f"--resume goes on with the run's own config; leave out {first.preset or others[0]} "
@@ -72,8 +76,12 @@ def _parser() -> Any:
     )
     parser.add_argument("preset", nargs="?", help="a name from `latflow presets`")
     parser.add_argument("--config", action="config", help="a YAML or JSON file of fields, over the preset's")
-    parser.add_argument("--print_config", action="store_true", help="print the whole resolved config and stop")
-    parser.add_argument("--run", metavar="DIR", help="the new run's folder (default: runs/PRESET)")
+    parser.add_argument(
+        "--print_config", action="store_true", help="print the whole resolved config and stop"
+    )
+    parser.add_argument(
+        "--run", "--run-dir", metavar="DIR", help="the new run's folder (default: runs/PRESET)"
+    )
     parser.add_argument("--resume", metavar="RUN", help="go on with this run from its last checkpoint")
     parser.add_argument("--quiet", action="store_true", help="print warnings only")
     parser.add_class_arguments(Config)

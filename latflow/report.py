@@ -36,7 +36,9 @@ class Reporter:
         if self.board is not None:
             self.board.close()
 
-    def start(self, run: Run, model: SequenceModel, epoch: int, epochs: int, per_epoch: int, updates: int) -> None:
+    def start(
+        self, run: Run, model: SequenceModel, epoch: int, epochs: int, per_epoch: int, updates: int
+    ) -> None:
         """Before the first step: the run, and how many steps are done and to do."""
         self.total, self.per_epoch = epochs * per_epoch, per_epoch
         self.first, self.began = updates, time.monotonic()
@@ -111,7 +113,11 @@ class Reporter:
     def scalars(self, line: dict[str, Any]) -> None:
         """A line of metrics.jsonl for TensorBoard."""
         if self.board is not None:
-            for group, values in (("", line), ("train/", line.get("train", {})), ("valid/", line.get("valid", {}))):
+            for group, values in (
+                ("", line),
+                ("train/", line.get("train", {})),
+                ("valid/", line.get("valid", {})),
+            ):
                 for name, value in values.items():
                     if isinstance(value, float):
                         self.board.add_scalar(f"{line['kind']}/{group}{name}", value, line["updates"])

@@ -55,7 +55,9 @@ class Run:
         """A new folder, which appears complete or not at all."""
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise LatflowError(f"{folder} exists already; name another with --run, or go on with --resume {folder}")
+            raise LatflowError(
+                f"{folder} exists already; name another with --run, or go on with --resume {folder}"
+            )
         about = {
             "format": FORMAT,
             "preset": preset,
@@ -147,9 +149,13 @@ class Run:
             tensors, _ = self.read(WEIGHTS)
         elif self.has(TRAINER):
             every, _ = self.read(TRAINER)
-            tensors = {key.removeprefix("model."): value for key, value in every.items() if key.startswith("model.")}
+            tensors = {
+                key.removeprefix("model."): value for key, value in every.items() if key.startswith("model.")
+            }
         else:
-            raise LatflowError(f"the run at {self.folder} holds no weights yet; train it with --resume {self.folder}")
+            raise LatflowError(
+                f"the run at {self.folder} holds no weights yet; train it with --resume {self.folder}"
+            )
         set_weights(model, tensors, str(self.folder))
         return model.eval()
 
@@ -208,7 +214,9 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> 
     own = weights_of(model)
     for name in own.keys() ^ tensors.keys():
         side = "lacks" if name in own else "has an unknown"
-        raise LatflowError(f"the run at {where} is damaged: its weights do not fit its config ({side} {name})")
+        raise LatflowError(
+            f"the run at {where} is damaged: its weights do not fit its config ({side} {name})"
+        )
     for name, tensor in own.items():
         if tensor.shape != tensors[name].shape:
             shapes = f"{tuple(tensors[name].shape)} instead of {tuple(tensor.shape)}"
@@ -238,7 +246,9 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise LatflowError(f"the run at {path.parent} is damaged: {path.name} cannot be read ({error})") from None
+        raise LatflowError(
+            f"the run at {path.parent} is damaged: {path.name} cannot be read ({error})"
+        ) from None
 
 
 def _crc32(tensors: Mapping[str, Tensor]) -> int:
@@ -246,5 +256,5 @@ def _crc32(tensors: Mapping[str, Tensor]) -> int:
     crc = 0
     for name in sorted(tensors):
         crc = zlib.crc32(name.encode(), crc)
-        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy(), crc)
+        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
     return crc

@@ -108,6 +108,7 @@ class Trainer:
         self.ema = {k: v.clone() for k, v in weights_of(self.model).items()} if c.train.ema else None
         self.state = State(lr=c.train.lr)
         self.stop = threading.Event()
+        self._started = self._saved = time.monotonic()
         if run.has(TRAINER):
             self._restore()
         if world.main:
@@ -171,7 +172,9 @@ class Trainer:
                 loss.backward()
             parts = (terms.reconstruction, terms.total_kl, -terms.log_length, steps, torch.ones_like(steps))
             sums = torch.stack([(part.detach() * batch.weight).sum().cpu().double() for part in parts])
-            total += torch.cat([loss.detach().cpu().double()[None], sums, torch.zeros(1, dtype=torch.float64)])
+            total += torch.cat(
+                [loss.detach().cpu().double()[None], sums, torch.zeros(1, dtype=torch.float64)]
+            )
         total[-1] = float(self.stop.is_set())
         total = self.world.sum(total)
         self.world.sum_gradients(self.parameters)
@@ -199,8 +202,16 @@ class Trainer:
         s.seconds += time.monotonic() - self._started
         self._started = time.monotonic()
         valid = {k: getattr(metrics, k) for k in ("negative_elbo", "reconstruction", "kl", "length")}
-        line = {"kind": "epoch", **self._position(weight), "best": better, "collapsed": collapsed, "train": train}
-        self._line({**line, "valid": valid, "unit": metrics.name, "seconds": s.seconds, "bad_steps": s.bad_steps})
+        line = {
+            "kind": "epoch",
+            **self._position(weight),
+            "best": better,
+            "collapsed": collapsed,
+            "train": train,
+        }
+        self._line(
+            {**line, "valid": valid, "unit": metrics.name, "seconds": s.seconds, "bad_steps": s.bad_steps}
+        )
         self.reporter.epoch(s.epoch, c.epochs, weight, s.lr, train, metrics, better)
         if collapsed:
             self.reporter.warn(
@@ -216,7 +227,12 @@ class Trainer:
         c = self.config
         valid = self.corpus.splits["valid"]
         return evaluate(
-            self.model, valid, samples=c.eval_samples, batch_size=c.eval_batch, seed=self.run.config.seed, world=self.world
+            self.model,
+            valid,
+            samples=c.eval_samples,
+            batch_size=c.eval_batch,
+            seed=self.run.config.seed,
+            world=self.world,
         )
 
     def _skip(self) -> None:
@@ -346,14 +362,22 @@ def interrupts(stop: threading.Event) -> Iterator[None]:
 
 
 def train(
-    config: Config, folder: str | Path | None = None, *, preset: str | None = None, reporter: Reporter | None = None
+    config: Config,
+    folder: str | Path | None = None,
+    *,
+    preset: str | None = None,
+    reporter: Reporter | None = None,
 ) -> tuple[Run, bool]:
     """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted)."""
     with join(config.train.device) as world:
         corpus = data.load(config.data)
         made = None
         if world.main:
-            made = str(Run.create(folder or free_folder(preset or config.data.name), config, corpus.spec, preset).folder)
+            made = str(
+                Run.create(
+                    folder or free_folder(preset or config.data.name), config, corpus.spec, preset
+                ).folder
+            )
         return _fit(Run.open(world.same_everywhere(made) or ""), corpus, world, reporter)
 
 

@@ -44,6 +44,7 @@ class Transform(nn.Module, ABC):
         eps, logdet = self.inverse(z, context)
         return standard_normal_log_prob(eps) + logdet
 
+    @torch.no_grad()
     def sample(
         self,
         shape: tuple[int, ...] = (),
@@ -51,6 +52,15 @@ class Transform(nn.Module, ABC):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """z = f(eps), eps ~ N(0, I): `shape` points, or one per context vector."""
+        return self.rsample(shape, context, generator)
+
+    def rsample(
+        self,
+        shape: tuple[int, ...] = (),
+        context: Float[Tensor, "*n c"] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """`sample`, differentiable in the weights and the context."""
         reference = next(self.parameters(), torch.empty(0))
         leading = tuple(shape) if context is None else context.shape[:-1]
         eps = torch.randn(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from latflow.flows.deferred import DeferredWeight
 from latflow.flows.lstm import LSTM, State
 from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
@@ -38,6 +40,15 @@ class Context(nn.Module, ABC):
         """From y_t, the context of step t+1 (its rows only) and the new state."""
 
 
+class _Carried(NamedTuple):
+    """What an LSTM context carries from step to step, and what it computed once for all of them."""
+
+    layers: State
+    features: Sequence[Tensor]
+    """Position features of step t+1, for t = 0, 1, …"""
+    weights: list[tuple[DeferredWeight, DeferredWeight]]
+
+
 class LSTMContext(Context):
     """An LSTM over y_<t, which also knows the position of the step it speaks to.
 
@@ -59,27 +70,30 @@ class LSTMContext(Context):
 
     def whole(self, y, packing):
         # Every step but the last of a sequence feeds the next one.
-        following = (packing.remaining - 1).clamp(min=0)
-        features = self.positions(packing.step + (packing.remaining > 0), following)
+        single = packing.single
+        following = (single.remaining - 1).clamp(min=0)
+        features = self.positions(single.step + (single.remaining > 0), following)
         start = self._initial(packing)
         return self._drop(packing.before(self.lstm(y, packing, features, start), first=start[-1][0]))
 
     def start(self, packing):
-        state = self._initial(packing)
-        return self._drop(state[-1][0]), state
+        layers, single = self._initial(packing), packing.single
+        features = self.positions(single.step[single.active[0] :], single.remaining[single.active[0] :])
+        by_step = features.split(single.active[1:])
+        return self._drop(layers[-1][0]), _Carried(layers, by_step, self.lstm.prepare())
 
     def step(self, y, t, packing, state):
         if t + 1 == packing.steps:
             return y.new_empty(0, self.size), state
-        n, rows = packing.active[t + 1], packing.at(t + 1)
-        features = self.positions(packing.step[rows], packing.remaining[rows])
-        output, state = self.lstm.step(y[:n], [(h[:n], c[:n]) for h, c in state], features)
-        return self._drop(output), state
+        n = packing.active[t + 1]
+        features = state.features[t].repeat_interleave(packing.samples, 0)
+        output, layers = self.lstm.step(y[:n], [(h[:n], c[:n]) for h, c in state.layers], features, state.weights)
+        return self._drop(output), state._replace(layers=layers)
 
     def _initial(self, packing: Packing) -> State:
-        first = packing.at(0)
-        hidden = F.relu(self.start_positions(packing.step[first], packing.remaining[first]))
-        parts = self.start_state(hidden).chunk(2 * self.lstm.layers, -1)
+        first, single = packing.single.at(0), packing.single
+        hidden = F.relu(self.start_positions(single.step[first], single.remaining[first]))
+        parts = self.start_state(hidden).repeat_interleave(packing.samples, 0).chunk(2 * self.lstm.layers, -1)
         return [(parts[2 * layer].contiguous(), parts[2 * layer + 1].contiguous()) for layer in range(self.lstm.layers)]
 
     def _drop(self, context: Tensor) -> Tensor:

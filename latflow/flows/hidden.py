@@ -14,14 +14,26 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from latflow.flows import fast
 from latflow.flows.base import Transform
+from latflow.flows.deferred import DeferredWeight, defer, linear
 from latflow.flows.made import MADE, Conditioner, Weights
-from latflow.flows.scalar import NLSq, ScalarTransform
+from latflow.flows.scalar import Affine, NLSq, ScalarTransform
+
+
+class Prepared(NamedTuple):
+    """The weights of all layers as applied, and that of the context: what every step of a serial pass shares."""
+
+    networks: Sequence[Weights]
+    context: Tensor | DeferredWeight | None
+    compiled: tuple | None = None
+    """The same for the compiled kernel, where it can be used."""
 
 
 class HiddenFlow(Transform):
@@ -61,38 +73,48 @@ class HiddenFlow(Transform):
         self, layer: int, z: Tensor, hidden: Tensor | None, weights: Weights
     ) -> tuple[Tensor, Tensor]: ...
 
-    def forward(self, eps, context=None, weights: Sequence[Weights] | None = None):
+    def forward(self, eps, context=None, prepared: Prepared | None = None):
         self._check(eps, context)
-        z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context)
-        weights = self.weights() if weights is None else weights
+        networks, context_weight = (self.prepare() if prepared is None else prepared)[:2]
+        z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context, context_weight)
         for layer in range(self.layers):
-            z, logdet = self._layer_forward(layer, z, hidden[layer], weights[layer])
+            z, logdet = self._layer_forward(layer, z, hidden[layer], networks[layer])
             total = total + logdet
         return z, total
 
-    def inverse(self, z, context=None, weights: Sequence[Weights] | None = None):
+    def inverse(self, z, context=None, prepared: Prepared | None = None):
         self._check(z, context)
-        eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context)
-        weights = self.weights() if weights is None else weights
+        networks, context_weight = (self.prepare() if prepared is None else prepared)[:2]
+        eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context, context_weight)
         for layer in reversed(range(self.layers)):
-            eps, logdet = self._layer_inverse(layer, eps, hidden[layer], weights[layer])
+            eps, logdet = self._layer_inverse(layer, eps, hidden[layer], networks[layer])
             total = total + logdet
         return eps, total
 
     def weights(self) -> list[Weights]:
-        """The weights of all layers as applied. A serial pass computes them once and hands them to every step."""
+        """The weights of all layers as applied."""
         return [self.network(layer).weights() for layer in range(self.layers)]
+
+    def prepare(self, steps: bool = False) -> Prepared:
+        """What a pass needs, computed once for however many `steps` it has."""
+        if not steps:
+            return Prepared(self.weights(), self.context_weight)
+        context = None if self.context_weight is None else defer(self.context_weight)
+        return Prepared([weights.deferred() for weights in self.weights()], context)
 
     def network(self, layer: int) -> Conditioner:
         network = self.networks[layer]
         assert isinstance(network, Conditioner)
         return network
 
-    def project(self, context: Tensor | None) -> Sequence[Tensor | None]:
+    def project(
+        self, context: Tensor | None, weight: Tensor | DeferredWeight | None = None
+    ) -> Sequence[Tensor | None]:
         """What each layer's network adds to its first hidden layer: one GEMM for all layers."""
-        if self.context_weight is None or context is None:
+        weight = self.context_weight if weight is None else weight
+        if weight is None or context is None:
             return [None] * self.layers
-        return F.linear(context, self.context_weight).split(self.units, -1)
+        return linear(context, weight).split(self.units, -1)
 
     def _check(self, point: Tensor, context: Tensor | None) -> None:
         if point.shape[-1] != self.size:
@@ -114,18 +136,105 @@ class Autoregressive(HiddenFlow):
         eps, logdet = self.scalar.inverse(z, self.network(layer)(z, hidden, weights))
         return eps, logdet.sum(-1)
 
+    def forward(self, eps, context=None, prepared: Prepared | None = None):
+        self._check(eps, context)
+        if eps.ndim == 1 or eps.numel() == 0 or (kernels := fast.kernels(eps)) is None:
+            return super().forward(eps, context, prepared)
+        prepared = self.prepare() if prepared is None else prepared
+        compiled = self._compiled() if prepared.compiled is None else prepared.compiled
+        if compiled is None:
+            return super().forward(eps, context, prepared)
+        rows = eps.detach().reshape(-1, self.size)
+        weight = prepared.context
+        if weight is None or context is None:
+            hidden = rows.new_zeros(len(rows), self.layers, self.units)
+        else:
+            hidden = linear(context.detach().reshape(len(rows), -1), weight).view(-1, self.layers, self.units)
+        z, logdet = kernels.made_forward(rows.contiguous().numpy(), hidden.numpy(), *compiled)
+        return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
+
+    def prepare(self, steps: bool = False) -> Prepared:
+        prepared = super().prepare(steps)
+        return prepared._replace(compiled=self._compiled()) if steps else prepared
+
+    def _compiled(self) -> tuple | None:
+        """The weights as the kernel takes them, if there is one for them."""
+        settings = _kernel_settings(self.scalar)
+        if settings is None or (kernels := fast.kernels(*self.parameters())) is None:
+            return None
+        networks = [self.network(layer) for layer in range(self.layers)]
+        matrices, biases = zip(*(network.weights().plain() for network in networks), strict=True)
+        shape = (self.scalar.n_params, self.size)
+        first = torch.stack([layer[0] for layer in matrices])
+        between = first.new_empty(self.layers, 0, self.units, self.units)
+        if len(matrices[0]) > 2:
+            between = torch.stack([torch.stack(layer[1:-1]) for layer in matrices])
+        arrays = (
+            first,
+            between,
+            torch.stack([torch.stack(layer[:-1]) for layer in biases]),
+            torch.stack([layer[-1].view(*shape, self.units) for layer in matrices]),
+            torch.stack([layer[-1].view(shape) for layer in biases]),
+            torch.tensor(_made(networks[0]).starts),
+        )
+        kind = kernels.NLSQ if isinstance(self.scalar, NLSq) else kernels.AFFINE
+        return *(array.numpy() for array in arrays), kind, settings
+
     def _layer_forward(self, layer, eps, hidden, weights):
-        """The plain way: a full pass of the network for every dimension, in its order."""
-        network = self.network(layer)
-        assert isinstance(network, MADE)
-        order = range(self.size - 1, -1, -1) if network.reverse else range(self.size)
-        columns = [torch.zeros_like(eps[..., 0])] * self.size
+        """Dimension after dimension, each unit computed once: those of degree r as soon as r dimensions are known."""
+        network = _made(self.network(layer))
+        matrices, biases = weights.plain()
+        reverse, size = network.reverse, self.size
+        known: list[list[Tensor]] = [[] for _ in range(len(matrices) - 1)]
+        columns: list[Tensor] = []  # in the order of the dimensions, known ones only
         total = eps.new_zeros(eps.shape[:-1])
-        for d in order:
-            raw = network(torch.stack(columns, -1), hidden, weights)[..., d, :]
-            columns[d], logdet = self.scalar.forward(eps[..., d], raw)
+        for rank in range(size):
+            d = size - 1 - rank if reverse else rank
+            seen = slice(d + 1, size) if reverse else slice(0, d)
+            block, upto = slice(network.starts[rank], network.starts[rank + 1]), slice(0, network.starts[rank + 1])
+            y = biases[0][block].expand(*eps.shape[:-1], -1)
+            if rank:
+                y = F.linear(torch.stack(columns, -1), matrices[0][block, seen], biases[0][block])
+            known[0].append(F.relu(y if hidden is None else y + hidden[..., block]))
+            for k in range(1, len(known)):
+                below = torch.cat(known[k - 1], -1)
+                known[k].append(F.relu(F.linear(below, matrices[k][block, upto], biases[k][block])))
+            below = torch.cat(known[-1], -1)
+            raw = F.linear(below, matrices[-1][d::size, upto], biases[-1][d::size])
+            z, logdet = self.scalar.forward(eps[..., d], raw)
+            columns.insert(0 if reverse else rank, z)
             total = total + logdet
         return torch.stack(columns, -1), total
+
+    def forward_plain(self, eps: Tensor, context: Tensor | None = None, prepared: Prepared | None = None):
+        """The straightforward way, a full pass of every network for every dimension: the reference in tests."""
+        self._check(eps, context)
+        networks, context_weight = (self.prepare() if prepared is None else prepared)[:2]
+        hidden = self.project(context, context_weight)
+        z, total = eps, eps.new_zeros(eps.shape[:-1])
+        for layer in range(self.layers):
+            network = _made(self.network(layer))
+            columns = [torch.zeros_like(z[..., 0])] * self.size
+            for d in range(self.size - 1, -1, -1) if network.reverse else range(self.size):
+                raw = network(torch.stack(columns, -1), hidden[layer], networks[layer])[..., d, :]
+                columns[d], logdet = self.scalar.forward(z[..., d], raw)
+                total = total + logdet
+            z = torch.stack(columns, -1)
+        return z, total
+
+
+def _made(network: Conditioner) -> MADE:
+    assert isinstance(network, MADE)
+    return network
+
+
+def _kernel_settings(scalar: ScalarTransform) -> tuple[float, ...] | None:
+    """The constants of a scalar map that has a kernel: the factor of tanh, and the scales of b', c', d'."""
+    if type(scalar) is NLSq:
+        return (scalar.kappa_bound, *scalar.scale)
+    if type(scalar) is Affine:
+        return (0.0, scalar.scale, 0.0, 0.0)
+    return None
 
 
 class SplitCoupling(HiddenFlow):

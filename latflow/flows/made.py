@@ -7,12 +7,15 @@ already projected to the width of the first hidden layer, so that the contexts o
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from latflow.flows.deferred import DeferredWeight, defer, linear
 from latflow.shapes import Float
 
 INITIAL_RANGE = 1e-3
@@ -22,8 +25,26 @@ INITIAL_RANGE = 1e-3
 class Weights(NamedTuple):
     """A network's layers as they are applied: masks already in."""
 
-    matrices: list[Tensor]
-    biases: list[Tensor]
+    matrices: Sequence[Tensor | DeferredWeight]
+    biases: Sequence[Tensor | None]
+
+    def plain(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The tensors themselves, prepared or not."""
+        matrices, biases = [], []
+        for matrix, bias in zip(self.matrices, self.biases, strict=True):
+            if isinstance(matrix, DeferredWeight):
+                matrix, bias, _ = matrix
+            matrices.append(matrix)
+            biases.append(bias)
+        return matrices, biases
+
+    def deferred(self) -> Weights:
+        """Prepared for a serial pass of many steps."""
+        prepared = [
+            matrix if isinstance(matrix, DeferredWeight) else defer(matrix, bias)
+            for matrix, bias in zip(self.matrices, self.biases, strict=True)
+        ]
+        return Weights(prepared, [None] * len(prepared))
 
 
 class Conditioner(nn.Module):
@@ -59,10 +80,10 @@ class Conditioner(nn.Module):
         weights: Weights | None = None,
     ) -> Float[Tensor, "*n outputs p"]:
         matrices, biases = self.weights() if weights is None else weights
-        y = F.linear(y, matrices[0], biases[0])
+        y = linear(y, matrices[0], biases[0])
         y = y if hidden is None else y + hidden
         for matrix, bias in zip(matrices[1:], biases[1:], strict=True):
-            y = F.linear(F.relu(y), matrix, bias)
+            y = linear(F.relu(y), matrix, bias)
         return y.unflatten(-1, (self.n_params, self.outputs)).transpose(-1, -2)
 
 
@@ -85,6 +106,8 @@ class MADE(Conditioner):
         rank = rank.flip(0) if reverse else rank
         self.reverse = reverse
         self.degrees: list[int] = [unit * size // units for unit in range(units)]
+        self.starts: list[int] = [bisect_left(self.degrees, degree) for degree in range(size + 1)]
+        """Where the units of each degree begin; the last entry is `units`."""
         hidden = torch.tensor(self.degrees)
         masks = [hidden[:, None] > rank[None, :]]
         masks += [hidden[:, None] >= hidden[None, :]] * (depth - 1)

@@ -45,6 +45,11 @@ class Packing:
             raise ValueError(f"already holds {self.samples} samples of each sequence")
         return Packing(self.lengths, samples)
 
+    @cached_property
+    def single(self) -> Packing:
+        """The layout with one sample of each sequence: a row here stands for `samples` rows side by side there."""
+        return self if self.samples == 1 else Packing(self.lengths)
+
     def at(self, t: int) -> slice:
         """The rows of step t."""
         return slice(self.offsets[t], self.offsets[t + 1])

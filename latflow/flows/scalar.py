@@ -109,10 +109,15 @@ class NLSq(ScalarTransform):
         r = 1 / (1 + u.square())
         return delta * (-log_d).exp(), -(log_b + _log_relative_slope(kappa, u, r))
 
+    @property
+    def kappa_bound(self) -> float:
+        """The largest |κ|: 8√3/9 · α."""
+        return 8 * math.sqrt(3) / 9 * self.alpha
+
     def _parameters(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         a, b, c, d, g = raw.unbind(-1)
         scale_b, scale_c, scale_d = self.scale
-        kappa = (8 * math.sqrt(3) / 9 * self.alpha) * torch.tanh(scale_c * c)
+        kappa = self.kappa_bound * torch.tanh(scale_c * c)
         return a, scale_b * b, kappa, scale_d * d, g
 
 

@@ -65,6 +65,12 @@ class SequenceFlow(nn.Module):
         self, lengths: Int[Tensor, "b"], temperature: float = 1.0, generator: torch.Generator | None = None
     ) -> Float[Tensor, "b t h"]:
         """z ~ p(z | T), with the standard deviation of eps multiplied by `temperature`."""
+        return self.rsample(lengths, temperature, generator)
+
+    def rsample(
+        self, lengths: Int[Tensor, "b"], temperature: float = 1.0, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "b t h"]:
+        """`sample`, differentiable in the weights."""
         packing = Packing(lengths)
         return packing.unpack(self.sample_rows(packing, temperature, generator))
 
@@ -93,11 +99,11 @@ class SequenceFlow(nn.Module):
 
     def _serial(self, step_map: Callable, y: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """One step after the other: the results are what the next context sees."""
-        weights = self.hidden.weights()
+        prepared = self.hidden.prepare(steps=True)
         results, logdets = [], []
         context, state = self.context.start(packing)
         for t in range(packing.steps):
-            result, logdet = step_map(y[packing.at(t)], context, weights)
+            result, logdet = step_map(y[packing.at(t)], context, prepared)
             results.append(result)
             logdets.append(logdet)
             context, state = self.context.step(result, t, packing, state)

@@ -155,6 +155,15 @@ def test_a_generator_makes_samples_repeatable():
     assert torch.equal(first, second)
 
 
+def test_rsample_is_differentiable_and_sample_is_not():
+    flow = sequence_flow("af", "scf", "nlsq")
+    draw = flow.rsample(LENGTHS, generator=torch.Generator().manual_seed(7))
+    assert torch.equal(draw.detach(), flow.sample(LENGTHS, generator=torch.Generator().manual_seed(7)))
+    draw.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in flow.parameters())
+    assert not flow.sample(LENGTHS).requires_grad
+
+
 def test_errors_name_what_does_not_fit():
     hidden = Autoregressive(3, context_size=4)
     with pytest.raises(ValueError, match="context of size 4, the context gives 5"):

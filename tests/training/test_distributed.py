@@ -48,7 +48,13 @@ def torchrun(processes: int, *words: str) -> subprocess.CompletedProcess[str]:
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     address = ["--master-addr=127.0.0.1", f"--master-port={port}"]
     return subprocess.run(
-        [*launch, *address, *words], env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [*launch, *address, *words],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -78,7 +84,8 @@ def test_gradients_are_those_of_one_process_on_the_joint_batch(tmp_path, preset)
     else:
         # The noise of a process is its own, so add up by hand what each does with its share.
         shares = [
-            list(Batches(corpus.splits["train"], 3, seed=settings.seed, rank=rank, world=2).epoch(0)) for rank in (0, 1)
+            list(Batches(corpus.splits["train"], 3, seed=settings.seed, rank=rank, world=2).epoch(0))
+            for rank in (0, 1)
         ]
         count = 0.0
         for rank, share in enumerate(shares):
@@ -106,9 +113,13 @@ def test_train_with_two_go_on_with_one_and_evaluate_with_both(tmp_path):
     short["train"]["epochs"] = 1
     (tmp_path / "short.json").write_text(json.dumps(short))
     folder = tmp_path / "two"
-    ended = torchrun(2, "-m", "latflow", "train", "--config", str(tmp_path / "short.json"), "--run", str(folder))
+    ended = torchrun(
+        2, "-m", "latflow", "--", "train", "--config", str(tmp_path / "short.json"), "--run", str(folder)
+    )
     assert ended.returncode == 0, ended.stderr
-    (folder / "config.json").write_text(json.dumps(to_dict(settings)))  # as if it had been stopped after an epoch
+    (folder / "config.json").write_text(
+        json.dumps(to_dict(settings))
+    )  # as if it had been stopped after an epoch
     ended = subprocess.run(
         [sys.executable, "-m", "latflow", "train", "--resume", str(folder), "--quiet"],
         env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
@@ -131,7 +142,13 @@ def test_evaluation_does_not_depend_on_the_number_of_processes(tmp_path):
     two = torchrun(2, *words)
     assert two.returncode == 0, two.stderr
     one = subprocess.run(
-        [sys.executable, *words], env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, *words],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     assert json.loads(two.stdout) == json.loads(one.stdout)
     assert json.loads(one.stdout)["sequences"] == 45

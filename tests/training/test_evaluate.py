@@ -68,13 +68,12 @@ def test_equals_the_model_of_one_batch():
     assert found.truth.gap == pytest.approx(found.nll - found.truth.nll)
 
 
-def test_bound_falls_with_more_samples_and_terms_add_up():
+def test_bound_is_tighter_than_the_elbo_and_terms_add_up():
+    """A log of a mean is never below the mean of the logs, with the very same samples."""
     settings = config()
     corpus = data.load(settings.data)
     found = evaluate(build(settings.model, corpus.spec), corpus.splits["test"], samples=12)
     assert list(found.nll_at) == [1, 2, 5, 10, 12]
-    values = list(found.nll_at.values())
-    assert values == sorted(values, reverse=True)
     assert found.nll == found.nll_at[12] < found.negative_elbo
     assert found.negative_elbo == pytest.approx(found.reconstruction + found.kl + found.length)
     assert 1 <= found.effective_samples <= 12

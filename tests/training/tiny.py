@@ -45,7 +45,12 @@ def environment(**more: str) -> dict[str, str]:
 
 def run_python(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, env=environment(**more), timeout=300, check=False
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        env=environment(**more),
+        timeout=300,
+        check=False,
     )
 
 

@@ -1,0 +1,127 @@
+"""Linear maps applied step by step whose weight gradients are one product over all steps.
+
+Autograd would multiply and add a gradient of the size of the weights at every step of a serial pass: T products of
+few rows each and T sums over the whole matrix. Here a step's backward pass computes the gradient of its input and
+leaves its rows behind; when the last step is done the weight takes Σ_t g_tᵀ x_t, one GEMM over all rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class DeferredWeight(NamedTuple):
+    """A matrix (and bias) prepared for `linear` at every step of one serial pass."""
+
+    matrix: Tensor
+    bias: Tensor | None
+    tape: _Tape
+
+
+class _Tape:
+    """The rows that the steps of one backward pass leave behind."""
+
+    def __init__(self) -> None:
+        self.task = -1
+        self.inputs: list[Tensor] = []
+        self.grads: list[Tensor] = []
+
+    def add(self, x: Tensor, grad: Tensor) -> None:
+        self._begin()
+        self.inputs.append(x)
+        self.grads.append(grad)
+
+    def take(self) -> tuple[list[Tensor], list[Tensor]]:
+        self._begin()
+        rows = self.inputs, self.grads
+        self.inputs, self.grads = [], []
+        return rows
+
+    def _begin(self) -> None:
+        # A graph may be walked more than once, and a walk that does not reach the weights never takes its rows.
+        task = torch._C._current_graph_task_id()
+        if task != self.task:
+            self.task, self.inputs, self.grads = task, [], []
+
+
+def defer(matrix: Tensor, bias: Tensor | None = None) -> DeferredWeight:
+    """Prepare a weight for one serial pass. Without gradients it is the weight itself."""
+    tape = _Tape()
+    if not torch.is_grad_enabled():
+        return DeferredWeight(matrix, bias, tape)
+    if bias is None:
+        return DeferredWeight(_Collect.apply(matrix, tape), None, tape)
+    matrix, bias = _CollectBoth.apply(matrix, bias, tape)
+    return DeferredWeight(matrix, bias, tape)
+
+
+def linear(x: Tensor, weight: Tensor | DeferredWeight, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b, like `F.linear`, of a weight as it is or prepared."""
+    if not isinstance(weight, DeferredWeight):
+        return F.linear(x, weight, bias)
+    if not torch.is_grad_enabled():
+        return F.linear(x, weight.matrix, weight.bias)
+    return _StepLinear.apply(x, weight.matrix, weight.bias, weight.tape)
+
+
+def _total(tape: _Tape, matrix: Tensor | None, bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """What the steps left, and what came by the ordinary way from uses other than `linear`."""
+    inputs, grads = tape.take()
+    if grads:
+        grad = torch.cat(grads)
+        product, total = grad.t() @ torch.cat(inputs), grad.sum(0)
+        matrix = product if matrix is None else matrix + product
+        bias = total if bias is None else bias + total
+    return matrix, bias
+
+
+class _Collect(torch.autograd.Function):
+    """A weight; its gradient is what the steps left on the tape."""
+
+    @staticmethod
+    def forward(ctx, matrix: Tensor, tape: _Tape):
+        ctx.tape = tape
+        ctx.set_materialize_grads(False)
+        return matrix.view_as(matrix)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, matrix: Tensor | None):
+        return _total(ctx.tape, matrix, None)[0], None
+
+
+class _CollectBoth(torch.autograd.Function):
+    """A weight and its bias."""
+
+    @staticmethod
+    def forward(ctx, matrix: Tensor, bias: Tensor, tape: _Tape):
+        ctx.tape = tape
+        ctx.set_materialize_grads(False)
+        return matrix.view_as(matrix), bias.view_as(bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, matrix: Tensor | None, bias: Tensor | None):
+        return *_total(ctx.tape, matrix, bias), None
+
+
+class _StepLinear(torch.autograd.Function):
+    """One step's product."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, matrix: Tensor, bias: Tensor | None, tape: _Tape):
+        ctx.tape = tape
+        ctx.save_for_backward(x, matrix)
+        return F.linear(x, matrix, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad: Tensor):
+        x, matrix = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            ctx.tape.add(x.flatten(0, -2), grad.flatten(0, -2))
+        return grad @ matrix if ctx.needs_input_grad[0] else None, None, None, None

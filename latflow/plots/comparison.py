@@ -1,0 +1,57 @@
+"""Figures: drawn with matplotlib's Agg canvas, without pyplot and its global state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from latflow.evaluate import Metrics
+from latflow.run import Run
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure that can be saved as PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def training_curves(axes: Any, run: Run, label: str) -> None:
+    """-ELBO of the training batches while the KL weight rises, and of the validation data after each epoch."""
+    steps = [line for line in run.metrics() if line["kind"] == "step" and line["negative_elbo"] is not None]
+    epochs = [line for line in run.metrics() if line["kind"] == "epoch"]
+    (drawn,) = axes.plot(
+        [line["updates"] for line in steps], [line["negative_elbo"] for line in steps], alpha=0.5, linewidth=1
+    )
+    axes.plot(
+        [line["updates"] for line in epochs],
+        [line["valid"]["negative_elbo"] for line in epochs],
+        "o-",
+        color=drawn.get_color(),
+        label=label,
+        markersize=3,
+    )
+
+
+def comparison(path: Path, runs: Mapping[str, Run], results: Mapping[str, Metrics], title: str) -> None:
+    """Two panels: how the runs trained, and their test NLL with 95 % intervals, the truth beside where it is known."""
+    figure = new_figure(9, 3.6)
+    left, right = figure.subplots(1, 2)
+    for name, run in runs.items():
+        training_curves(left, run, name)
+    first = next(iter(results.values()))
+    low = min(result.nll for result in results.values())
+    left.set(xlabel="step", ylabel=f"-ELBO, {first.name}", ylim=(0.8 * low, 2.5 * low), title=title)
+    left.legend()
+    for row, (name, result) in enumerate(results.items()):
+        right.errorbar(result.nll, row, xerr=1.96 * result.nll_error, fmt="o", capsize=4)
+        right.text(result.nll, row + 0.12, f"{name}: {result.nll:.3f}", ha="center")
+    if first.truth is not None:
+        right.axvline(first.truth.nll, linestyle="--", color="black")
+        right.text(first.truth.nll, len(results) - 0.6, f" truth {first.truth.nll:.3f}", ha="left")
+    right.set(xlabel=f"test NLL, {first.name}", ylim=(-0.5, len(results) - 0.3), yticks=[])
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,40 @@
+"""The README's Python runs as it stands, and its commands exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_first_screen_gives_the_two_commands_and_a_picture():
+    first = "\n".join(README.splitlines()[:20])
+    assert "make demo" in first
+    assert "make test" in first
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", first)
+    assert (Path(__file__).parents[1] / picture).is_file()
+
+
+def test_every_file_it_links_to_is_there():
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (Path(__file__).parents[1] / target).exists(), target
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["train and sample", "a flow alone"])
+def test_python_runs(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {})
+    if "print" in block:
+        assert len(capsys.readouterr().out.splitlines()) >= 4
+
+
+def test_commands_exist(capsys):
+    from latflow.cli import main
+
+    for command in sorted(set(re.findall(r"^    latflow (\w+)", README, re.MULTILINE))):
+        with pytest.raises(SystemExit) as stop:
+            main([command, "--help"])
+        assert stop.value.code == 0, command
+        assert command in capsys.readouterr().out

@@ -1,0 +1,161 @@
+"""A run's folder: complete, safe to load, refused when damaged or foreign."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import latflow
+from latflow import data
+from latflow.data.base import Batches
+from latflow.errors import LatflowError
+from latflow.models import build
+from latflow.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
+from latflow.train import train
+from tests.training.tiny import config, run_python
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    run, _ = train(config(train__epochs=2), tmp_path_factory.mktemp("runs") / "run")
+    return run
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    return Run.open(shutil.copytree(trained.folder, tmp_path / "copy"))
+
+
+def test_holds_all_that_is_promised(trained):
+    names = {path.name for path in trained.folder.iterdir()}
+    assert names == {"run.json", "config.json", "data.json", WEIGHTS, TRAINER, "metrics.jsonl"}
+    about = json.loads((trained.folder / "run.json").read_text())
+    assert about["versions"]["torch"] == torch.__version__
+    assert about["seed"] == trained.config.seed
+    spec = json.loads((trained.folder / "data.json").read_text())
+    assert len(spec["symbols"]) == 12
+    assert sum(spec["length_counts"]) == 80
+
+
+def test_load_needs_no_data_and_no_other_file(copy):
+    """Another process, another working folder, only what one would share; the same likelihoods to the bit."""
+    (copy.folder / TRAINER).unlink()
+    (copy.folder / "metrics.jsonl").unlink()
+    model = latflow.load(copy.folder)
+    batch = next(Batches(data.load(copy.config.data).splits["test"], 5).epoch(0))
+    torch.manual_seed(0)
+    expected = model.nll(batch, samples=3).tolist()
+    script = (
+        "import sys, torch, json, latflow\n"
+        "from latflow.data.base import Batch\n"
+        "model = latflow.load(sys.argv[1])\n"
+        "x, lengths = (torch.tensor(v) for v in json.loads(sys.argv[2]))\n"
+        "batch = Batch(x, lengths, torch.arange(5), torch.ones(5), 5)\n"
+        "torch.set_num_threads(1); torch.manual_seed(0)\n"
+        "print(json.dumps(model.nll(batch, samples=3).tolist()))\n"
+    )
+    given = json.dumps([batch.x.tolist(), batch.lengths.tolist()])
+    ended = run_python("-c", script, str(copy.folder), given, LATFLOW_DATA="/nowhere")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == expected
+
+
+def test_best_weights_are_those_of_the_best_epoch(trained):
+    _, about = trained.read(WEIGHTS)
+    epochs = [line for line in trained.metrics() if line["kind"] == "epoch"]
+    best = min(epochs, key=lambda line: line["valid"]["negative_elbo"])
+    assert about["epoch"] == best["epoch"]
+
+
+def test_save_shares_a_model(tmp_path):
+    settings = config()
+    spec = data.load(settings.data).spec
+    model = build(settings.model, spec)
+    latflow.save(model, tmp_path / "shared", settings)
+    loaded = latflow.load(tmp_path / "shared")
+    assert loaded.spec == spec
+    for ours, theirs in zip(loaded.parameters(), model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    with pytest.raises(LatflowError, match="exists already"):
+        latflow.save(model, tmp_path / "shared", settings)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "run.json", "config.json", "data.json"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_file_cut_short_is_refused(copy, name, share):
+    path = copy.folder / name
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(LatflowError, match="damaged"):
+        latflow.load(copy.folder)
+
+
+def test_a_flipped_bit_is_refused(copy):
+    path = copy.folder / WEIGHTS
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(LatflowError, match="checksum"):
+        latflow.load(copy.folder)
+
+
+def test_foreign_folders_are_refused(tmp_path, copy):
+    with pytest.raises(LatflowError, match="no such folder"):
+        latflow.load(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LatflowError, match="not a run of latflow"):
+        latflow.load(tmp_path / "empty")
+    (copy.folder / "run.json").write_text('{"format": 99}')
+    with pytest.raises(LatflowError, match="format 99"):
+        latflow.load(copy.folder)
+
+
+def test_weights_of_another_model_are_refused(copy):
+    other = build(config(model__latent_size=5).model, copy.spec)
+    copy.save(WEIGHTS, weights_of(other), {})
+    with pytest.raises(LatflowError, match="has shape"):
+        latflow.load(copy.folder)
+    copy.save(WEIGHTS, {"foreign": torch.zeros(3)}, {})
+    with pytest.raises(LatflowError, match="do not fit"):
+        latflow.load(copy.folder)
+    save_file({"foreign": torch.zeros(3)}, copy.folder / WEIGHTS)
+    with pytest.raises(LatflowError, match="damaged"):
+        latflow.load(copy.folder)
+
+
+def test_a_pickle_is_never_run(copy, tmp_path):
+    """A weights file that is a pickle which would make a folder: refused, and the folder is not there."""
+    import os
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "evil"),)
+
+    for name in (WEIGHTS, TRAINER):
+        (copy.folder / name).write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(LatflowError, match="damaged"):
+        latflow.load(copy.folder)
+    assert not (tmp_path / "evil").exists()
+
+
+def test_tensors_with_two_names_are_saved_once(tmp_path):
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(3, 3)
+            self.b = self.a
+
+    one, two = Tied(), Tied()
+    assert set(weights_of(one)) == {"a.weight", "a.bias"}
+    set_weights(two, weights_of(one), "here")
+    assert torch.equal(two.b.weight, one.a.weight)
+
+
+def test_a_new_run_never_overwrites(trained):
+    with pytest.raises(LatflowError, match="exists already"):
+        Run.create(trained.folder, trained.config, trained.spec)
