@@ -228,6 +228,11 @@ def _add_plot(commands: Any) -> None:
     command.add_argument("--seed", type=int, default=0, help="(0)")
     finish(command)
 
+    command = add("timing", "generation time against length, LSTM against IAF / SCF")
+    command.add_argument("file", metavar="FILE", help="the JSON of latflow bench")
+    command.add_argument("--size", default="paper", help="paper or small (paper)")
+    finish(command)
+
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

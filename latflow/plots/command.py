@@ -19,6 +19,7 @@ from latflow.plots.nlsq import nlsq_figure
 from latflow.plots.prior import prior_figure
 from latflow.plots.roll import roll_figure
 from latflow.plots.save import save
+from latflow.plots.timing import read_timing, timing_figure
 from latflow.reproduce.result import Result, curve_of
 from latflow.run import Run
 from latflow.seeds import seeded
@@ -77,11 +78,16 @@ def _roll(args: argparse.Namespace) -> Figure:
     return roll_figure(pairs, run.folder.name)
 
 
+def _timing(args: argparse.Namespace) -> Figure:
+    return timing_figure(read_timing(args.file, args.size))
+
+
 KINDS: Mapping[str, Callable[[argparse.Namespace], Figure]] = {
     "nlsq": _nlsq,
     "modality": _modality,
     "prior": _prior,
     "curves": _curves,
     "roll": _roll,
+    "timing": _timing,
 }
 """One for each KIND of the command line."""

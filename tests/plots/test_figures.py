@@ -19,7 +19,7 @@ from latflow.plots.prior import contexts, log_density, prior_figure
 from latflow.plots.roll import roll_figure
 from latflow.plots.save import save
 from latflow.plots.symbols import label
-from latflow.plots.timing import timing_figure
+from latflow.plots.timing import read_timing, timing_figure
 from latflow.reproduce.result import curve_of
 from latflow.run import Run
 from latflow.train import train
@@ -152,7 +152,7 @@ def test_curves_of_a_run_and_of_its_result(lstm_run, tmp_path):
     figure = curves_figure(curve, "nats per time step", "tiny")
     line = figure.axes[0].lines[1]
     assert line.get_label() == "valid"
-    assert list(line.get_ydata()) == curve["valid_negative_elbo"]
+    assert np.asarray(line.get_ydata()).tolist() == curve["valid_negative_elbo"]
     save(figure, tmp_path / "curves")
 
 
@@ -163,18 +163,41 @@ def test_a_run_without_an_epoch_has_no_curve():
 
 def test_rolls_side_by_side(tmp_path):
     rng = np.random.default_rng(0)
-    pairs = [tuple((rng.random((T, 88)) < 0.05).astype(np.uint8) for _ in range(2)) for T in (20, 30)]
-    figure = roll_figure(pairs)
+    rolls = [(rng.random((T, 88)) < 0.05).astype(np.uint8) for T in (20, 20, 30, 30)]
+    figure = roll_figure([(rolls[0], rolls[1]), (rolls[2], rolls[3])])
     assert len(figure.axes) == 4
     save(figure, tmp_path / "roll")
-    save(roll_figure([(np.zeros((4, 88), np.uint8),) * 2]), tmp_path / "silence")
+    silence = np.zeros((4, 88), np.uint8)
+    save(roll_figure([(silence, silence)]), tmp_path / "silence")
 
 
 def test_timing_lines():
     lines = {"LSTM": [(10, 5.0), (5, 2.5)], "IAF / SCF": [(5, 1.0), (10, 1.1)]}
     figure = timing_figure({"text": lines, "music": lines})
     assert [axes.get_title() for axes in figure.axes] == ["text", "music"]
-    assert list(figure.axes[0].lines[0].get_xdata()) == [5, 10]
+    assert np.asarray(figure.axes[0].lines[0].get_xdata()).tolist() == [5, 10]
+
+
+def test_timing_from_the_file_of_the_benchmark(tmp_path):
+    path = tmp_path / "bench.json"
+    row = {
+        "data": "text",
+        "size": "paper",
+        "model": "LSTM",
+        "batch": 1,
+        "T": 8,
+        "seconds": 0.25,
+        "plain torch": 0.5,
+    }
+    path.write_text(json.dumps({"sampling": [row, {**row, "batch": 64, "seconds": 9.0}]}))
+    assert read_timing(path) == {
+        "text": {"LSTM, plain torch": [(8, 500.0)], "LSTM, at its best": [(8, 250.0)]}
+    }
+    with pytest.raises(LatflowError, match="no generation times of size 'small'"):
+        read_timing(path, "small")
+    path.write_text("{}")
+    with pytest.raises(LatflowError, match="is not what `latflow bench --json` writes"):
+        read_timing(path)
 
 
 def test_a_figure_saved_twice_is_the_same_file(tmp_path):
