@@ -75,14 +75,13 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None
     z = torch.linspace(-4, 4, 2001, dtype=torch.float64)
     eps, logdet = composed_by_hand(z)
     inside = eps.abs() < 3.2
-    base = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
-    result = (logdet - 0.5 * eps.square()).exp() / math.sqrt(2 * math.pi)
-    z, eps, base, result, inside = (tensor.numpy() for tensor in (z, eps, base, result, inside))
     function.plot(eps[inside], z[inside], color="tab:blue")
     function.plot([-3, 3], [-3, 3], color="0.7", linestyle=":", label="identity")
     function.set(title="(a) four NLSq maps, composed", xlabel="ε", ylabel="z = f(ε)")
     function.legend(frameon=False)
 
+    base = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    result = (logdet - 0.5 * eps.square()).exp() / math.sqrt(2 * math.pi)
     density.plot(z, base, color="tab:red", label="base N(0, 1)")
     density.plot(z, result, color="tab:blue", label="p(z)")
     density.fill_between(z, result, color="tab:blue", alpha=0.15)
@@ -95,10 +94,15 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None
     for axes, scalar, name, done in panels:
         torch.manual_seed(seed)
         flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
-        nll = fit_mixture(flow, steps, seed, None if progress is None else lambda n, done=done: progress(done + n))
+        nll = fit_mixture(
+            flow, steps, seed, None if progress is None else lambda n, done=done: progress(done + n)
+        )
         with torch.no_grad():
-            p = flow.log_prob(grid).exp().numpy()
-        axes.imshow(p, origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
-        axes.set(title=f"(c) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})", xlabel="z₁")
+            p = flow.log_prob(grid).exp()
+        axes.imshow(p.numpy(), origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
+        axes.set(
+            title=f"(c) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
+            xlabel="z₁",
+        )
     affine_axes.set(ylabel="z₂")
     return figure
