@@ -41,7 +41,11 @@ def _train(name: str, out: Path, options: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "latflow", "train", *what]
     last = ""
     with subprocess.Popen(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
