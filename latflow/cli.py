@@ -72,6 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run_commands(commands)
     _add_data(commands)
     _add_bench(commands)
+    _add_reproduce(commands)
+    _add_plot(commands)
     return parser
 
 
@@ -148,6 +150,88 @@ def _add_bench(commands: Any) -> None:
     action.add_argument("--batch-size", type=int, default=15, metavar="N", help="sequences in a batch (15)")
     action.add_argument("--json", action="store_true", help="print JSON")
     action.set_defaults(run=_bench_data)
+
+
+def _add_reproduce(commands: Any) -> None:
+    command = commands.add_parser(
+        "reproduce",
+        help="train and evaluate the rows of the paper's tables, our numbers beside the paper's",
+        description="Train or go on with each row of a table, evaluate it once on the test set, print the table and "
+        "write it as Markdown, LaTeX and JSON. Rows whose result file is there are not made again.",
+    )
+    command.add_argument("table", metavar="TABLE", help="table1, table2, table3, synthetic or all")
+    command.add_argument(
+        "--small", action="store_true", help="the -small presets: minutes to tens of minutes a row"
+    )
+    command.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help="rows (af-af), corpora (jsb) or presets (jsb-af-af)",
+    )
+    command.add_argument("--show", action="store_true", help="train nothing, show what is there")
+    command.add_argument("--runs", default="runs", metavar="DIR", help="where the runs' folders are (runs)")
+    command.add_argument(
+        "--run", metavar="DIR", dest="folder", help="the folder of the one row that --only names"
+    )
+    command.add_argument(
+        "--results", default="results", metavar="DIR", help="where the result files are (results)"
+    )
+    command.add_argument("--docs", metavar="FILE", help="also write the page of all results there")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument("--quiet", action="store_true", help="print the table and warnings only")
+    command.set_defaults(run=_reproduce)
+
+
+def _add_plot(commands: Any) -> None:
+    plot = commands.add_parser("plot", help="the paper's figures and others, as PNG and SVG")
+    kinds = plot.add_subparsers(metavar="KIND", required=True)
+
+    def add(kind: str, text: str, run: str | None = None) -> argparse.ArgumentParser:
+        command = kinds.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
+        if run is not None:
+            command.add_argument("folder", metavar="RUN", help=run)
+        command.set_defaults(run=_plot, kind=kind)
+        return command
+
+    def finish(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--out", metavar="FILE", help="a name without suffix: FILE.png and FILE.svg")
+
+    command = add("nlsq", "how NLSq makes a Gaussian multimodal: by hand, and learned, affine against NLSq")
+    command.add_argument(
+        "--steps", type=int, default=1500, metavar="N", help="of fitting each learned density (1500)"
+    )
+    command.add_argument("--seed", type=int, default=0, help="(0)")
+    finish(command)
+
+    command = add("modality", "next-symbol distributions along a text", "an LSTM run (preset ...-lstm)")
+    command.add_argument("text", metavar="TEXT", help="a sentence; for tokens, a JSON list")
+    command.add_argument(
+        "--positions", type=int, nargs="+", metavar="N", help="which symbols of it, from 1 (6 evenly spaced)"
+    )
+    finish(command)
+
+    command = add("prior", "the densities p(z_t | z_<t) along a text", "a run of a latent model with H = 2")
+    command.add_argument("text", metavar="TEXT", help="a sentence; for tokens, a JSON list")
+    command.add_argument("--part", metavar="TEXT", help="show the panels of this part of it only")
+    command.add_argument("--seed", type=int, default=0, help="of z ~ q(z | x) (0)")
+    finish(command)
+
+    command = add("curves", "ELBO, KL, reconstruction and KL weight over epochs", "a run, or a result file")
+    finish(command)
+
+    command = add("roll", "piano rolls of test data beside samples of the same lengths", "a run on music")
+    command.add_argument("-n", type=int, default=3, metavar="N", help="pairs (3)")
+    command.add_argument("--temperature", type=float, default=1.0, metavar="t", help="scale of the noise (1)")
+    command.add_argument("--data-dir", metavar="DIR", help="where the corpora lie on this machine")
+    command.add_argument("--seed", type=int, default=0, help="(0)")
+    finish(command)
+
+    command = add("timing", "generation time against length, LSTM against IAF / SCF")
+    command.add_argument("file", metavar="FILE", help="the JSON of latflow bench")
+    command.add_argument("--size", default="paper", help="paper or small (paper)")
+    finish(command)
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
@@ -261,6 +345,21 @@ def _demo(args: argparse.Namespace) -> int:
     from latflow.demo import demo
 
     return demo(Path(args.out))
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    from latflow.reproduce.command import reproduce
+
+    return reproduce(args)
+
+
+def _plot(args: argparse.Namespace) -> int:
+    for name, lowest in (("steps", 1), ("n", 1), ("seed", 0)):
+        if hasattr(args, name):
+            _at_least(args, name, lowest)
+    from latflow.plots.command import plot
+
+    return plot(args)
 
 
 def _at_least(args: argparse.Namespace, name: str, lowest: int) -> None:

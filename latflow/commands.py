@@ -17,6 +17,7 @@ from latflow.evaluate import table
 from latflow.generate import as_text, read_sequences, write_samples
 from latflow.generate import sample as draw
 from latflow.generate import score as score_all
+from latflow.memory import keep_freed_memory
 from latflow.models import SequenceModel
 from latflow.options import TrainOptions
 from latflow.presets import PRESETS
@@ -28,6 +29,7 @@ from latflow.train import train as train_config
 
 def train(options: TrainOptions) -> int:
     """`latflow train`: 130 after an interrupt, as shells expect."""
+    keep_freed_memory()
     reporter = Reporter(quiet=options.quiet)
     if options.resume is not None:
         run, finished = resume(options.resume, reporter=reporter)
@@ -48,6 +50,7 @@ def _open(args: argparse.Namespace) -> tuple[Run, SequenceModel]:
 
 def evaluate(args: argparse.Namespace) -> int:
     """`latflow evaluate`, in one process or many."""
+    keep_freed_memory()
     run = Run.open(args.folder)
     with join(args.device) as world:
         model = run.model(args.weights).to(world.device)

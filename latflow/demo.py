@@ -37,16 +37,23 @@ def _train(name: str, out: Path, options: tuple[str, ...]) -> None:
     """One preset in a process of its own; an interrupted one goes on, a finished one is kept."""
     folder = out / name
     what = ["--resume", str(folder)] if folder.exists() else [name, "--run", str(folder), *options]
-    print(f"training {name} ...", flush=True)
     began = time.monotonic()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "latflow", "train", "--quiet", *what]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise LatflowError(
-            f"training {name} failed: {ended.stderr.strip().splitlines()[-1:] or ended.returncode}"
-        )
-    print(f"training {name} done after {time.monotonic() - began:.0f} s", flush=True)
+    command = [sys.executable, "-m", "latflow", "train", *what]
+    last = ""
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            last = line.strip()
+            print(f"{name}: {last}", flush=True)
+    if process.returncode:
+        raise LatflowError(f"training {name} failed: {last or process.returncode}")
+    print(f"{name}: trained in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def _compare(out: Path, corpus: str, names: list[str]) -> None:

@@ -217,8 +217,8 @@ BUILT_IN: Mapping[str, Diff] = {
         **_width(96, 12, 48),
         "data.name": "pydoc",
         "train.batch_size": 10,
-        "train.epochs": 8,
-        "train.kl_steps": (120, 400),
+        "train.epochs": 7,
+        "train.kl_steps": (100, 300),
         "train.lr_decay": 4,
     },
 }

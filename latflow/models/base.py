@@ -115,7 +115,9 @@ class SequenceModel(nn.Module, ABC):
         return Terms(log_emission, kl, log_length)
 
     @torch.no_grad()
-    def importance(self, batch: Batch, samples: int = 50, chunk: int = 10) -> tuple[Importance, Float[Tensor, "b"]]:
+    def importance(
+        self, batch: Batch, samples: int = 50, chunk: int = 10
+    ) -> tuple[Importance, Float[Tensor, "b"]]:
         """Importance weights of `samples` samples, `chunk` at a time, and log p(T)."""
         if self.exact:
             samples = chunk = 1

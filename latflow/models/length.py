@@ -17,7 +17,9 @@ class LengthModel(nn.Module):
         super().__init__()
         p = torch.tensor(counts, dtype=torch.float64)
         if p.ndim != 1 or p.sum() <= 0 or (p < 0).any() or p[0] != 0:
-            raise ValueError("counts of lengths must be non-negative, with none for length 0 and at least one in all")
+            raise ValueError(
+                "counts of lengths must be non-negative, with none for length 0 and at least one in all"
+            )
         self.register_buffer("log_p", (p / p.sum()).log(), persistent=False)
 
     @property

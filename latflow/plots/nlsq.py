@@ -94,10 +94,15 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None
     for axes, scalar, name, done in panels:
         torch.manual_seed(seed)
         flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
-        nll = fit_mixture(flow, steps, seed, None if progress is None else lambda n, done=done: progress(done + n))
+        nll = fit_mixture(
+            flow, steps, seed, None if progress is None else lambda n, done=done: progress(done + n)
+        )
         with torch.no_grad():
             p = flow.log_prob(grid).exp()
-        axes.imshow(p, origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
-        axes.set(title=f"(c) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})", xlabel="z₁")
+        axes.imshow(p.numpy(), origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
+        axes.set(
+            title=f"(c) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
+            xlabel="z₁",
+        )
     affine_axes.set(ylabel="z₂")
     return figure

@@ -1,0 +1,69 @@
+"""Training curves: ELBO, its terms, and the KL weight over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from latflow.errors import LatflowError
+
+Column = Sequence[float | None]
+
+
+def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Figure:
+    """From the columns of `latflow.reproduce.result.curve_of`; `unit` as in "bits per character"."""
+    if not curve.get("epoch"):
+        raise LatflowError("no epoch of this run is finished yet, so there is no curve")
+    epochs = curve["epoch"]
+    marker = "." if len(epochs) < 40 else None
+    figure = Figure(figsize=(11, 3.3), layout="constrained")
+    elbo, terms, schedule = figure.subplots(1, 3)
+
+    valid = [v for v in curve["valid_negative_elbo"] if v is not None]
+    best = curve["valid_negative_elbo"].index(min(valid))
+    for name, colour in (("train", "tab:blue"), ("valid", "tab:orange")):
+        elbo.plot(epochs, _gaps(curve[f"{name}_negative_elbo"]), color=colour, marker=marker, label=name)
+    elbo.plot([epochs[best]], [valid[best]], "o", color="tab:orange", mfc="none", ms=9, label="best valid")
+    elbo.set(title="-ELBO at KL weight 1", ylabel=unit, ylim=_limits([*curve["train_negative_elbo"], *valid]))
+
+    parts = [("reconstruction", "tab:green", "reconstruction"), ("kl", "tab:purple", "KL")]
+    for name, colour, text in parts if any(curve["valid_kl"]) else parts[:1]:
+        terms.plot(epochs, _gaps(curve[f"valid_{name}"]), color=colour, marker=marker, label=f"{text}, valid")
+        terms.plot(epochs, _gaps(curve[f"train_{name}"]), color=colour, linestyle=":", label=f"{text}, train")
+    values = [
+        *curve["valid_reconstruction"],
+        *curve["valid_kl"],
+        *curve["train_reconstruction"],
+        *curve["train_kl"],
+    ]
+    terms.set(title="terms of the ELBO", ylabel=unit, ylim=(0, _limits(values)[1]))
+
+    schedule.plot(epochs, _gaps(curve["kl_weight"]), color="black", marker=marker, label="KL weight")
+    schedule.set(title="schedule", ylim=(-0.05, 1.05), ylabel="KL weight")
+    rate = schedule.twinx()
+    rate.plot(epochs, _gaps(curve["lr"]), color="tab:red", linestyle="--", label="learning rate")
+    rate.set(ylabel="learning rate", yscale="log")
+    rate.yaxis.label.set_color("tab:red")
+    for axes in (elbo, terms, schedule):
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    elbo.legend(frameon=False, fontsize=8)
+    terms.legend(frameon=False, fontsize=8)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _gaps(values: Column) -> list[float]:
+    """NaN where there is no value: a gap in the line."""
+    return [float("nan") if value is None else value for value in values]
+
+
+def _limits(values: Column) -> tuple[float, float]:
+    """A range without the tallest tenth of the values, which the first epochs tend to be."""
+    known = sorted(value for value in values if value is not None)
+    low, high = known[0], known[min(len(known) - 1, int(0.9 * len(known)))]
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - margin, high + margin

@@ -1,0 +1,27 @@
+"""A figure as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from latflow.data.files import readable, replacing
+
+SUFFIXES = (".png", ".svg")
+
+
+def save(figure: Figure, out: str | Path) -> list[Path]:
+    """The figure as OUT.png and OUT.svg; a suffix of the two is cut off. The same figure gives the same bytes."""
+    stem = Path(out)
+    if stem.suffix in SUFFIXES:
+        stem = stem.with_suffix("")
+    written = []
+    for suffix in SUFFIXES:
+        path = stem.with_name(stem.name + suffix)
+        metadata = {"Date": None} if suffix == ".svg" else {}
+        with replacing(path) as new, readable(path), rc_context({"svg.hashsalt": "latflow"}):
+            figure.savefig(new, format=suffix[1:], dpi=150, metadata=metadata)
+        written.append(path)
+    return written

@@ -1,0 +1,50 @@
+"""`latflow reproduce`: choose rows, have them made, show the tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from latflow.data.files import readable, replacing
+from latflow.errors import LatflowError
+from latflow.reproduce.page import page
+from latflow.reproduce.render import as_json, as_text, fill, write
+from latflow.reproduce.result import read_results, run_status
+from latflow.reproduce.tables import choose, find_tables
+
+
+def reproduce(args: argparse.Namespace) -> int:
+    """130 after an interrupt, as shells expect; the table of what is there is shown all the same."""
+    tables = find_tables(args.table)
+    presets = choose(tables, args.small, args.only)
+    runs, results = Path(args.runs), Path(args.results)
+    if args.folder is not None and len(presets) != 1:
+        raise LatflowError(
+            f"--run names the folder of one row, but {len(presets)} are chosen; choose one with --only"
+        )
+    talks = int(os.environ.get("RANK", "0")) == 0  # the main one, if torchrun started several processes
+
+    def shown() -> list:
+        found = read_results(results)
+        return [fill(table, args.small, found, lambda name: run_status(runs / name)) for table in tables]
+
+    def write_all() -> None:
+        if talks:
+            for table in shown():
+                write(table, results / "tables")
+
+    finished = True
+    if not args.show:
+        from latflow.reproduce.work import reproduce as make
+
+        folder = None if args.folder is None else Path(args.folder)
+        quiet = args.quiet or args.json
+        finished = make(presets, runs, results, run=folder, quiet=quiet, done=write_all)
+        write_all()
+    if talks:
+        print("\n".join(as_json(table) if args.json else as_text(table) for table in shown()), end="")
+        if args.docs is not None:
+            with replacing(args.docs) as new, readable(args.docs):
+                new.write_text(page(read_results(results)), encoding="utf-8")
+    return 0 if finished else 130

@@ -1,0 +1,78 @@
+"""docs/results.md, from the result files alone: what was run, what was not, and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from latflow.reproduce.render import Shown, as_markdown, fill
+from latflow.reproduce.result import Result
+from latflow.reproduce.tables import TABLES
+
+HEAD = """\
+# Results
+
+This page is written by `latflow reproduce all --show --docs docs/results.md` from the files in `results/`, one for
+each run that was trained to its end and evaluated on the test set, once. A row without such a file says "not run". A
+number that was not measured is not printed.
+
+Conventions: NLL = −Σ [log p(x | T) + log p(T)] / Σ (T + 1), in bits for text and nats for music; the interval is 1.96
+standard errors over test sequences; −ELBO = reconstruction + KL + length. Differences are ours minus the paper's, and
+stand only where model, sizes and data are the paper's. Where latflow differs from the paper:
+[deviations](deviations.md).
+"""
+
+ANEW = """\
+To train a row anew, give another folder for the results, for those that are there are not made again:
+
+```
+latflow reproduce table3 --only jsb-af-af --results mine
+```
+
+An interrupted training goes on where it stopped when the same command is given again."""
+
+
+def page(results: Mapping[str, Result]) -> str:
+    """The whole page. Small tables stand on it only if a small model was run."""
+    full = [fill(table, False, results) for table in TABLES.values()]
+    small = [fill(table, True, results) for table in TABLES.values() if table.sizes]
+    parts = [HEAD, _ran(full, small), ANEW]
+    for shown in full:
+        parts.append(as_markdown(shown))
+        parts += [as_markdown(s) for s in small if s.table is shown.table and s.measured]
+    if results:
+        parts.append(_runs(results))
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _ran(full: list[Shown], small: list[Shown]) -> str:
+    """How many rows of each table were run, in a list."""
+    lines = ["What was run:", ""]
+    for shown in (*full, *(s for s in small if s.measured)):
+        rows = {
+            line.preset: line for block in shown.blocks for line in block.lines if line.preset is not None
+        }
+        done = [name for name, line in rows.items() if line.result is not None]
+        missing = [name for name, line in rows.items() if line.result is None]
+        text = f"- {shown.title}: {len(done)} of {len(rows)} rows"
+        if done and missing:
+            text += f"; not run: {', '.join(str(name) for name in missing)}"
+        lines.append(text)
+    if not any(s.measured for s in small):
+        lines.append("- Small versions of Tables 1 to 3: none")
+    return "\n".join(lines)
+
+
+def _runs(results: Mapping[str, Result]) -> str:
+    """The particulars of each run: how to make it, and how the estimate depends on K."""
+    lines = [
+        "## The runs",
+        "",
+        "| run | command | epochs (best) | seed | NLL at K samples |",
+        "|---|---|--:|--:|---|",
+    ]
+    for name, result in results.items():
+        at = result.metrics.get("nll_at") or {}
+        ladder = ", ".join(f"{k}: {value:.4f}" for k, value in at.items()) if len(at) > 1 else "exact"
+        epochs = f"{result.epochs} ({result.best_epoch})"
+        lines.append(f"| {name} | `{result.command}` | {epochs} | {result.seed} | {ladder} |")
+    return "\n".join(lines)

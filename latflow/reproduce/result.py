@@ -1,0 +1,188 @@
+"""The file of one finished run, evaluated once on the test set: small, readable, all that a table needs.
+
+A file holds what was measured and nothing that follows from it. Whether a result may stand beside the paper's number
+is decided when it is shown, from the config that it was trained with and the preset as it is now.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from latflow.config import Config, flatten, from_dict
+from latflow.data.files import readable, replacing
+from latflow.errors import LatflowError
+from latflow.presets import PRESETS
+
+FORMAT = 1
+
+NO_MATTER = (
+    "data.data_dir",
+    "train.device",
+    "train.eval_batch",
+    "train.log_every",
+    "train.checkpoint_minutes",
+    "train.tensorboard",
+    "train.max_bad_steps",
+)
+"""Fields that do not change what is trained."""
+
+HOW = ("train.", "data.transpose", "data.crop", "seed")
+"""Fields that change how a model is trained, not what it is or what it is measured on."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of a run."""
+
+    preset: str
+    command: str
+    """What gives this result anew."""
+    seed: int
+    epochs: int
+    """Epochs trained."""
+    best_epoch: int
+    """The epoch with the best validation ELBO, whose weights were evaluated."""
+    minutes: float
+    """Of training and validation."""
+    parameters: int
+    hardware: str
+    versions: Mapping[str, str]
+    metrics: Mapping[str, Any]
+    """`latflow.evaluate.Metrics` of the test set."""
+    config: Mapping[str, Any]
+    curve: Mapping[str, list[float | None]]
+    """A column for each figure of an epoch."""
+
+    @property
+    def trained_with(self) -> Config:
+        return from_dict(self.config)
+
+    @property
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Fields in which the run differs from its preset as it is now: (the run's, the preset's)."""
+        return changes(self.preset, self.trained_with)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it may stand beside its row of the paper: the row's own preset, its sizes and its data."""
+        preset = PRESETS.get(self.preset)
+        return preset is not None and preset.paper is not None and all(map(_is_how, self.changes))
+
+    def write(self, path: Path) -> None:
+        """A line for each field, so that a change of one is seen as such."""
+        raw = {"format": FORMAT, **asdict(self)}
+        lines = (
+            f"  {json.dumps(name)}: {json.dumps(_plain(value), ensure_ascii=False)}"
+            for name, value in raw.items()
+        )
+        with replacing(path) as new, readable(path):
+            new.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """What `write` wrote; anything else is a LatflowError that names the file."""
+        try:
+            with readable(path):
+                raw = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise LatflowError(f"{path} is damaged: {error}") from None
+        names = [field.name for field in fields(cls)]
+        if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+            raise LatflowError(f"{path} is not a result of latflow in format {FORMAT}")
+        missing = [name for name in names if name not in raw]
+        if missing:
+            raise LatflowError(f"{path} is damaged: it has no {missing[0]}")
+        result = cls(**{name: raw[name] for name in names})
+        for name in (
+            "nll",
+            "negative_elbo",
+            "reconstruction",
+            "kl",
+            "length",
+            "samples",
+            "sequences",
+            "unit",
+        ):
+            if name not in result.metrics:
+                raise LatflowError(f"{path} is damaged: its metrics have no {name}")
+        try:
+            _ = result.trained_with
+        except LatflowError as error:
+            raise LatflowError(f"{path} is damaged: {error}") from None
+        return result
+
+
+def changes(preset: str, config: Config) -> dict[str, tuple[Any, Any]]:
+    """Fields that matter in which a config differs from a preset: (the config's, the preset's)."""
+    if preset not in PRESETS:
+        return {}
+    ours, theirs = flatten(config), flatten(PRESETS[preset].config)
+    return {
+        name: (ours[name], theirs[name])
+        for name in ours
+        if ours[name] != theirs[name] and name not in NO_MATTER
+    }
+
+
+def _is_how(name: str) -> bool:
+    return name.startswith(HOW) or name.endswith(".dropout")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it: no NaN, floats to six digits."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+def result_path(folder: Path, preset: str) -> Path:
+    """Where the result of a preset lies."""
+    return folder / f"{preset}.json"
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    """All results of presets in a folder, by preset; none if there is no folder."""
+    paths = {name: result_path(folder, name) for name in PRESETS}
+    found = {name: Result.read(path) for name, path in paths.items() if path.is_file()}
+    for name, result in found.items():
+        if result.preset != name:
+            raise LatflowError(f"{paths[name]} is the result of {result.preset}, not of {name}")
+    return found
+
+
+def curve_of(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
+    """The epochs of a metrics.jsonl as columns: epoch, updates, kl_weight, lr, seconds, train_kl, valid_kl ..."""
+    rows = []
+    for line in lines:
+        if line.get("kind") == "epoch":
+            row = {name: line.get(name) for name in ("epoch", "updates", "kl_weight", "lr", "seconds")}
+            for part in ("train", "valid"):
+                row |= {f"{part}_{name}": value for name, value in line.get(part, {}).items()}
+            rows.append(row)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def run_status(folder: Path) -> str:
+    """Of a run without a result, from its files: "not run", or how far it is."""
+    if not (folder / "run.json").is_file():
+        return "not run"
+    try:
+        epochs = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))).train.epochs
+        path = folder / "metrics.jsonl"
+        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+        done = max(
+            (line["epoch"] for line in map(json.loads, lines) if line.get("kind") == "epoch"), default=0
+        )
+    except (OSError, ValueError, KeyError, LatflowError) as error:
+        raise LatflowError(f"the run at {folder} is damaged: {error}") from None
+    return "trained, not evaluated" if done >= epochs else f"unfinished: {done} of {epochs} epochs"

@@ -1,0 +1,154 @@
+"""Train or pick up the run of a row, evaluate it once on the test set, and keep the result as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from latflow import data
+from latflow.config import Config, to_dict
+from latflow.distributed import World, join
+from latflow.errors import LatflowError
+from latflow.evaluate import evaluate
+from latflow.presets import Preset
+from latflow.report import Reporter
+from latflow.reproduce.result import Result, changes, curve_of, result_path
+from latflow.reproduce.tables import command_of
+from latflow.run import Run
+from latflow.train import resume, train
+
+SAMPLES = 50
+"""K of the paper's estimates."""
+
+
+def reproduce(
+    presets: Sequence[Preset],
+    runs: Path,
+    results: Path,
+    *,
+    run: Path | None = None,
+    quiet: bool = False,
+    done: Callable[[], None] = lambda: None,
+) -> bool:
+    """Row by row, the result of each: the file if it is there, else train, or go on, and evaluate.
+
+    `run` is the folder of the only preset's run, if it is not RUNS/PRESET. False: interrupted, the same call goes on.
+    `done` is called after each new result.
+    """
+    for preset in presets:
+        path = result_path(results, preset.name)
+        if path.is_file():
+            Result.read(path)
+            _say(f"{preset.name}: have {path}", quiet)
+            continue
+        folder = run or runs / preset.name
+        _say(f"{preset.name}: {'going on with' if folder.exists() else 'training in'} {folder}", quiet)
+        made, finished = _trained(preset, folder, quiet)
+        if not finished:
+            _say(
+                f"\nstopped and saved; the same command goes on with {folder}", quiet=False, stream=sys.stderr
+            )
+            return False
+        result = measure(made, preset, quiet)
+        if World.is_main():
+            result.write(path)
+            _say(f"{preset.name}: wrote {path}", quiet)
+        done()
+    return True
+
+
+def _trained(preset: Preset, folder: Path, quiet: bool) -> tuple[Run, bool]:
+    """The run at its end: resumed if there is one (a finished one ends at once), else trained anew."""
+    reporter = Reporter(quiet=quiet)
+    if not folder.exists():
+        return train(preset.config, folder, preset=preset.name, reporter=reporter)
+    known = Run.open(folder)
+    if (
+        known.config.data.name != preset.config.data.name
+        or known.config.model.kind != preset.config.model.kind
+    ):
+        kind, name = known.config.model.kind, known.config.data.name
+        raise LatflowError(f"the run at {folder} is a {kind} model of {name}, not one of {preset.name}")
+    return resume(folder, reporter=reporter)
+
+
+def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
+    """Evaluate the best weights of a finished run on the test set, and gather all that is known of it."""
+    with join(run.config.train.device) as world:
+        model = run.model().to(world.device)
+        corpus = data.load(run.config.data)
+        if corpus.spec != run.spec:
+            raise LatflowError(
+                f"the data {corpus.name!r} here is not what the run at {run.folder} was trained on"
+            )
+        if world.main:
+            _say(
+                f"{preset.name}: evaluating {len(corpus.splits['test'])} test sequences, K = {SAMPLES}", quiet
+            )
+        metrics = evaluate(
+            model,
+            corpus.splits["test"],
+            samples=SAMPLES,
+            world=world,
+            truth=None if corpus.truth is None else corpus.truth["test"],
+        )
+        device = world.device
+    curve = curve_of(run.metrics())
+    if not curve:
+        raise LatflowError(f"the run at {run.folder} has no epoch in its metrics.jsonl")
+    elbos = [value for value in curve["valid_negative_elbo"] if value is not None]
+    about = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    return Result(
+        preset=preset.name,
+        command=_command(run, preset),
+        seed=run.config.seed,
+        epochs=len(curve["epoch"]),
+        best_epoch=1 + elbos.index(min(elbos)),
+        minutes=(curve["seconds"][-1] or 0.0) / 60,
+        parameters=sum(p.numel() for p in model.parameters()),
+        hardware=hardware(device),
+        versions=about.get("versions", {}),
+        metrics=metrics.to_dict(),
+        config=to_dict(_portable(run.config)),
+        curve=curve,
+    )
+
+
+def _command(run: Run, preset: Preset) -> str:
+    """What makes the result anew; a run with fields of its own is trained by name first."""
+    changed = changes(preset.name, run.config)
+    if not changed:
+        return command_of(preset.name)
+    options = " ".join(f"--{name} {json.dumps(ours)}" for name, (ours, _) in changed.items())
+    return f"latflow train {preset.name} {options} && {command_of(preset.name)}"
+
+
+def _portable(config: Config) -> Config:
+    """Without the paths of this machine."""
+    return replace(config, data=replace(config.data, data_dir=None))
+
+
+def hardware(device: torch.device) -> str:
+    """What computes here, in a few words: the GPU, or the processor and the threads in use."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            name = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    threads = torch.get_num_threads()
+    return f"{name}, {threads} of {os.cpu_count()} threads"
+
+
+def _say(text: str, quiet: bool, stream: object = None) -> None:
+    if not quiet and World.is_main():
+        print(text, file=stream or sys.stdout, flush=True)  # type: ignore[arg-type]

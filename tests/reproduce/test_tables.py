@@ -1,0 +1,269 @@
+"""Tables from result files: what stands beside the paper's number, and what may not."""
+
+import json
+import re
+
+import pytest
+
+from latflow.errors import LatflowError
+from latflow.presets import PAPER, PRESETS
+from latflow.reproduce.page import page
+from latflow.reproduce.render import as_json, as_latex, as_markdown, as_text, fill, latex_escape, write
+from latflow.reproduce.result import Result, curve_of, read_results, result_path, run_status
+from latflow.reproduce.tables import TABLES, choose, command_of, find_tables
+from tests.reproduce.fake import fake, renamed
+
+
+def lines(shown):
+    return {line.preset or line.title: line for block in shown.blocks for line in block.lines}
+
+
+def test_every_number_of_the_paper_stands_in_a_table():
+    shown = {
+        line.preset: line.paper
+        for table in TABLES.values()
+        for line in lines(fill(table, False, {})).values()
+    }
+    assert {name: paper.nll for name, paper in PAPER.items()}.items() <= shown.items()
+
+
+def test_quoted_rows_are_those_of_the_paper_and_marked():
+    text = fill(TABLES["table1"], False, {})
+    music = fill(TABLES["table3"], False, {})
+    assert [(line.title, line.paper) for line in text.blocks[0].lines if line.status == "quoted"] == [
+        ("LSTM (across sentences)", 1.38),
+        ("AWD-LSTM (across sentences)", 1.18),
+    ]
+    jsb = next(block for block in music.blocks if block.corpus == "jsb")
+    quoted = {line.title: line.paper for line in jsb.lines if line.status == "quoted"}
+    assert quoted == {"RNN-NADE": 5.19, "TSBN": 7.48, "STORN": 6.91, "NASMC": 3.99, "SRNN": 4.74, "DMM": 6.39}
+    for row in as_text(text).splitlines():
+        if "AWD-LSTM" in row and not row.startswith("["):
+            assert re.search(r"\[1\] +quoted +1\.18$", row)
+    assert "not measured by us" in as_text(text)
+
+
+def test_rows_without_a_result_say_not_run():
+    text = as_text(fill(TABLES["table2"], False, {"ptb-af-af": fake("ptb-af-af")}))
+    assert text.count("not run") == 3
+    assert not re.search(r"nan|None", text)
+
+
+def test_the_difference_is_ours_minus_the_papers():
+    shown = fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.40)})
+    line = lines(shown)["jsb-af-af"]
+    assert line.difference == pytest.approx(-0.13)
+    assert "-0.13" in as_text(shown)
+    assert "+0.30" in as_text(fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.83)}))
+    assert lines(shown)["jsb-af-scf"].difference is None
+
+
+def test_the_split_parameters_minutes_and_hardware_are_shown():
+    text = as_text(fill(TABLES["table1"], False, {"ptb-af-af": fake("ptb-af-af", 1.5)}))
+    for part in (
+        "1.5000",
+        "± 0.0196",
+        "0.2000",
+        "1.3300",
+        "0.0700",
+        "0.10, 1.37",
+        "12.5 of 50",
+        "1,234,567",
+        "3.2 [",
+    ):
+        assert part in text
+    assert "a machine_with & 100 % of $2, torch 2.9.0" in text
+
+
+def test_a_small_result_is_marked_and_has_no_difference():
+    results = {"ptb-af-af-small": fake("ptb-af-af-small", 1.9)}
+    shown = fill(TABLES["table1"], True, results)
+    assert lines(shown)["ptb-af-af-small"].difference is None
+    text = as_text(shown)
+    assert "SMALL" in text
+    assert "AF / AF (small)" in text
+    assert "cannot be compared with the paper's" in text
+    assert "paper, full size" in text
+    # It never enters the table of the paper's sizes.
+    assert "1.9000" not in as_text(fill(TABLES["table1"], False, results))
+
+
+def test_a_run_of_other_sizes_under_a_papers_preset_is_not_compared():
+    other = fake("ptb-af-af", 1.9, {"model.prior.lstm_units": 100})
+    shown = fill(TABLES["table1"], False, {"ptb-af-af": other})
+    assert lines(shown)["ptb-af-af"].difference is None
+    assert "(other sizes)" in as_text(shown)
+    assert "model.prior.lstm_units 100 (preset: 500)" in as_text(shown)
+
+
+def test_other_data_to_measure_on_is_not_compared():
+    assert not fake("ptb-af-af", changes={"data.max_length": 100}).comparable
+
+
+@pytest.mark.parametrize(
+    "changes", [{"train.lr": 5e-4}, {"data.transpose": 3}, {"model.prior.dropout": 0.5}, {"seed": 3}]
+)
+def test_another_way_of_training_is_compared_with_a_note(changes):
+    shown = fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.4, changes)})
+    assert lines(shown)["jsb-af-af"].difference is not None
+    assert f"not as the preset: {next(iter(changes))}" in as_text(shown)
+
+
+def test_where_a_run_was_computed_is_no_change():
+    assert fake("jsb-af-af", changes={"train.device": "cuda", "data.data_dir": "elsewhere"}).changes == {}
+
+
+def test_synthetic_rows_stand_beside_the_truth():
+    known = {"nll": 3.0, "gap": 0.05, "gap_error": 0.01}
+    text = as_text(fill(TABLES["synthetic"], True, {"hmm-af-af": fake("hmm-af-af", 3.05, truth=known)}))
+    assert "3.0000" in text
+    assert "+0.0500 ± 0.0196" in text
+    assert "small" not in text
+
+
+def test_an_exact_model_has_no_split():
+    text = as_text(fill(TABLES["table1"], False, {"ptb-lstm": fake("ptb-lstm", 1.4)}))
+    assert "exact" in text
+    assert "of 1 " not in text
+
+
+# Formats.
+
+
+def test_latex_escapes():
+    assert latex_escape(r"50 % & a_b #1 {x} $y$ ~ ^ \ ±") == (
+        r"50 \% \& a\_b \#1 \{x\} \$y\$ \textasciitilde{} \textasciicircum{} \textbackslash{} $\pm$"
+    )
+    latex = as_latex(fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.4)}))
+    assert r"a machine\_with \& 100 \% of \$2" in latex
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 4
+    assert "$-0.13$" in latex
+    for block in re.findall(r"\\begin\{tabular\}\{(.+?)\}(.+?)\\end", latex, re.DOTALL):
+        columns, body = block
+        for row in body.split(r"\\"):
+            cells = re.sub(r"\\(toprule|midrule|bottomrule)", "", row).strip()
+            if cells and not cells.startswith(r"\multicolumn"):
+                assert len(re.split(r"(?<!\\)&", cells)) == len(columns)
+
+
+def test_markdown_rows_have_as_many_cells_as_the_header():
+    markdown = as_markdown(fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.4)}))
+    for block in markdown.split("\n\n"):
+        rows = [line for line in block.splitlines() if line.startswith("|")]
+        assert len({len(re.split(r"(?<!\\)\|", row)) for row in rows}) <= 1
+    assert r"a machine\_with" in markdown
+
+
+def test_json_holds_what_is_shown():
+    raw = json.loads(as_json(fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.4)})))
+    jsb = next(corpus for corpus in raw["corpora"] if corpus["corpus"] == "jsb")
+    row = next(row for row in jsb["rows"] if row["preset"] == "jsb-af-af")
+    assert row["difference"] == pytest.approx(-0.13)
+    assert row["ours"]["metrics"]["nll"] == 6.4
+    assert {row["status"] for row in jsb["rows"]} == {"quoted", "not run", "measured"}
+
+
+def test_files_of_a_table(tmp_path):
+    written = write(fill(TABLES["table2"], True, {}), tmp_path / "tables")
+    assert [path.name for path in written] == ["table2-small.md", "table2-small.tex", "table2-small.json"]
+
+
+# Choosing rows.
+
+
+def test_rows_are_chosen_by_row_corpus_or_preset():
+    tables = find_tables("table3")
+    assert [p.name for p in choose(tables, False, ["af-af"])] == [
+        f"{corpus}-af-af" for corpus in ("nottingham", "piano-midi", "musedata", "jsb")
+    ]
+    assert next(p.name for p in choose(tables, True, ["jsb"])) == "jsb-lstm-small"
+    assert [p.name for p in choose(tables, True, ["jsb-af-af"])] == ["jsb-af-af-small"]
+    names = [p.name for p in choose(find_tables("all"), False)]
+    assert len(names) == len(set(names)) == 8 + 16 + 8 + 4
+
+
+def test_unknown_names_are_one_clear_line():
+    with pytest.raises(LatflowError, match=r"no table called 'table4'; accepted: table1, .*all"):
+        find_tables("table4")
+    with pytest.raises(LatflowError, match=r"no row called 'af-ag' here; near: af-af"):
+        choose(find_tables("table2"), False, ["af-ag"])
+    with pytest.raises(LatflowError, match="no row called 'jsb' here"):
+        choose(find_tables("table1"), False, ["jsb"])
+
+
+def test_the_command_of_a_preset_chooses_that_preset():
+    for table in TABLES.values():
+        for small in (False, True):
+            for preset in table.presets(small):
+                words = command_of(preset.name).split()
+                chosen = choose(find_tables(words[2]), "--small" in words, [words[4]])
+                assert [p.name for p in chosen] == [preset.name]
+
+
+# Files.
+
+
+def test_a_result_comes_back_from_its_file(tmp_path):
+    result = fake("jsb-af-af", 6.4)
+    path = result_path(tmp_path, "jsb-af-af")
+    result.write(path)
+    assert Result.read(path) == result
+    assert read_results(tmp_path) == {"jsb-af-af": result}
+    assert read_results(tmp_path / "none") == {}
+
+
+def test_what_is_not_finite_is_null_in_the_file(tmp_path):
+    path = tmp_path / "jsb-af-af.json"
+    fake("jsb-af-af", nll_error=float("nan")).write(path)
+    result = Result.read(path)
+    assert result.metrics["nll_error"] is None
+    assert "6.53" in as_text(fill(TABLES["table3"], False, {"jsb-af-af": result}))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "preset": "jsb-af-af"}'])
+def test_a_damaged_file_is_named(tmp_path, text):
+    path = tmp_path / "jsb-af-af.json"
+    path.write_text(text)
+    with pytest.raises(LatflowError, match=r"jsb-af-af\.json"):
+        read_results(tmp_path)
+
+
+def test_a_file_under_the_name_of_another_preset_is_an_error(tmp_path):
+    renamed(fake("jsb-af-af"), "jsb-af-scf").write(tmp_path / "jsb-af-af.json")
+    with pytest.raises(LatflowError, match="is the result of jsb-af-scf, not of jsb-af-af"):
+        read_results(tmp_path)
+
+
+def test_status_of_a_folder_that_is_no_run(tmp_path):
+    assert run_status(tmp_path / "none") == "not run"
+
+
+def test_curve_is_columns_of_the_epochs():
+    lines = [
+        {"kind": "step", "epoch": 0, "updates": 5},
+        {"kind": "epoch", "epoch": 1, "updates": 9, "train": {"kl": 1.0}, "valid": {"kl": 2.0}},
+        {"kind": "epoch", "epoch": 2, "updates": 18, "train": {"kl": None}, "valid": {"kl": 1.5}},
+    ]
+    curve = curve_of(lines)
+    assert curve["epoch"] == [1, 2]
+    assert (curve["train_kl"], curve["valid_kl"]) == ([1.0, None], [2.0, 1.5])
+    assert curve_of([]) == {}
+
+
+# The page.
+
+
+def test_the_page_says_what_was_run_and_what_was_not():
+    text = page({"jsb-af-af": fake("jsb-af-af", 6.4), "ptb-lstm-small": fake("ptb-lstm-small", 1.7)})
+    assert "- Table 1: characters of the Penn Treebank: 0 of 5 rows" in text
+    assert re.search(r"- Table 3: polyphonic music: 1 of 16 rows; not run: nottingham-lstm, .*jsb-lstm", text)
+    assert "## Table 1: characters of the Penn Treebank, SMALL models" in text
+    assert "Table 2: ablations on the Penn Treebank, SMALL" not in text
+    assert "`latflow reproduce table3 --only jsb-af-af`" in text
+    assert set(PRESETS) > {"jsb-af-af"}
+
+
+def test_the_page_without_results_claims_nothing():
+    text = page({})
+    assert "measured" not in text.replace("not measured", "")
+    assert "Small versions of Tables 1 to 3: none" in text
