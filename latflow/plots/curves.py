@@ -26,19 +26,15 @@ def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Fi
     for name, colour in (("train", "tab:blue"), ("valid", "tab:orange")):
         elbo.plot(epochs, _gaps(curve[f"{name}_negative_elbo"]), color=colour, marker=marker, label=name)
     elbo.plot([epochs[best]], [valid[best]], "o", color="tab:orange", mfc="none", ms=9, label="best valid")
-    elbo.set(title="-ELBO at KL weight 1", ylabel=unit, ylim=_limits([*curve["train_negative_elbo"], *valid]))
+    elbo.set(title="-ELBO at KL weight 1", ylabel=unit)
+    elbo.set_ylim(_limits(curve, "train_negative_elbo", "valid_negative_elbo"))
 
     parts = [("reconstruction", "tab:green", "reconstruction"), ("kl", "tab:purple", "KL")]
     for name, colour, text in parts if any(curve["valid_kl"]) else parts[:1]:
         terms.plot(epochs, _gaps(curve[f"valid_{name}"]), color=colour, marker=marker, label=f"{text}, valid")
         terms.plot(epochs, _gaps(curve[f"train_{name}"]), color=colour, linestyle=":", label=f"{text}, train")
-    values = [
-        *curve["valid_reconstruction"],
-        *curve["valid_kl"],
-        *curve["train_reconstruction"],
-        *curve["train_kl"],
-    ]
-    terms.set(title="terms of the ELBO", ylabel=unit, ylim=(0, _limits(values)[1]))
+    shown = [f"{part}_{name}" for part in ("train", "valid") for name in ("reconstruction", "kl")]
+    terms.set(title="terms of the ELBO", ylabel=unit, ylim=(0, _limits(curve, *shown)[1]))
 
     schedule.plot(epochs, _gaps(curve["kl_weight"]), color="black", marker=marker, label="KL weight")
     schedule.set(title="schedule", ylim=(-0.05, 1.05), ylabel="KL weight")
@@ -61,9 +57,19 @@ def _gaps(values: Column) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 
 
-def _limits(values: Column) -> tuple[float, float]:
-    """A range without the tallest tenth of the values, which the first epochs tend to be."""
-    known = sorted(value for value in values if value is not None)
-    low, high = known[0], known[min(len(known) - 1, int(0.9 * len(known)))]
+def _limits(curve: Mapping[str, Column], *names: str) -> tuple[float, float]:
+    """A range for columns in which the end of training can be read: without the peaks of a KL weight near 0."""
+    weights = curve["kl_weight"]
+    late = [i for i, weight in enumerate(weights) if weight is None or weight >= 0.25]
+    chosen = late if len(late) > 1 else range(len(weights))
+    columns = [[v for i in chosen if (v := curve[name][i]) is not None] for name in names]
+    low = min(min(column) for column in columns if column)
+    high = max(_top(column) for column in columns if column)
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
+
+
+def _top(values: list[float]) -> float:
+    """The largest value, unless it is far above the median."""
+    middle = sorted(values)[len(values) // 2]
+    return min(max(values), middle + 6 * max(middle - min(values), 0.02 * abs(middle)))

@@ -17,8 +17,8 @@ number that was not measured is not printed.
 
 Conventions: NLL = −Σ [log p(x | T) + log p(T)] / Σ (T + 1), in bits for text and nats for music; the interval is 1.96
 standard errors over test sequences; −ELBO = reconstruction + KL + length. Differences are ours minus the paper's, and
-stand only where model, sizes and data are the paper's. Where latflow differs from the paper:
-[deviations](deviations.md).
+stand only where model, sizes and data are the paper's. Minutes are those of the clock, of training and validation, on
+a machine that may have had other work. Where latflow differs from the paper: [deviations](deviations.md).
 """
 
 ANEW = """\
