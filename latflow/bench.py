@@ -6,7 +6,6 @@ Every time is the best of several repeats.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -346,7 +345,7 @@ def run(
     report["wasted steps"] = wasted_steps(lengths)
     console.print(f"Steps wasted on padding, lengths 1 to 288: {report['wasted steps']:.0%}")
     if json_file is not None:
-        Path(json_file).write_text(json.dumps(report, indent=1))
+        Path(json_file).write_text(json.dumps(report, indent=1) + "\n")
     if figure is not None:
         draw_timing(report["sampling"], figure)
     return report
@@ -423,18 +422,3 @@ def draw_timing(rows: list[dict[str, Any]], path: str | Path) -> None:
     path = Path(path).with_suffix("")
     for suffix in (".png", ".svg"):
         figure.savefig(path.with_suffix(suffix), dpi=150)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="latflow bench", description="How fast, as ratios measured in one run."
-    )
-    parser.add_argument("--quick", action="store_true", help="the stated targets only, at fewer lengths")
-    parser.add_argument("--json", metavar="FILE", help="write all numbers here")
-    parser.add_argument("--figure", metavar="FILE", help="draw the timing figure here (.png and .svg)")
-    given = parser.parse_args(arguments)
-    run(given.quick, given.json, given.figure)
-
-
-if __name__ == "__main__":
-    main()

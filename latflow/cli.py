@@ -142,7 +142,13 @@ def _add_data(commands: Any) -> None:
 
 def _add_bench(commands: Any) -> None:
     bench = commands.add_parser("bench", help="measure speed and memory on this machine")
-    actions = bench.add_subparsers(metavar="WHAT", required=True)
+    bench.add_argument("--quick", action="store_true", help="the stated targets only, at fewer lengths")
+    bench.add_argument("--json", metavar="FILE", help="write all numbers here")
+    bench.add_argument(
+        "--figure", metavar="FILE", help="draw generation time against length here (.png and .svg)"
+    )
+    bench.set_defaults(run=_bench)
+    actions = bench.add_subparsers(metavar="WHAT")
 
     action = actions.add_parser("data", help="time and memory to load corpora and to batch them")
     action.add_argument("names", nargs="*", metavar="NAME", help="corpora; unset: all that need no download")
@@ -427,6 +433,13 @@ def _data_stats(args: argparse.Namespace) -> int:
 def _short(symbols: list[Any], kind: str) -> str:
     text = repr("".join(symbols)) if kind == "text" else ", ".join(json.dumps(symbol) for symbol in symbols)
     return text if len(text) <= 400 else text[:400] + " ..."
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from latflow.bench import run
+
+    run(args.quick, args.json, args.figure)
+    return 0
 
 
 def _bench_data(args: argparse.Namespace) -> int:
