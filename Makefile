@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint docs figures clean
+.PHONY: install demo test lint docs results clean
 
 install: $(VENV)/.installed
 
@@ -25,6 +25,9 @@ lint: install
 
 docs: install
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+results: install
+	$(BIN)/latflow reproduce all --show --docs docs/results.md
 
 clean:
 	rm -rf $(VENV) docs/_build .pytest_cache .ruff_cache

@@ -33,7 +33,7 @@ def timing_figure(panels: Mapping[str, Mapping[str, Line]]) -> Figure:
 
 
 def read_timing(path: str | Path, size: str = "paper") -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """Panels from the JSON of `latflow bench`: one sequence at a time, in plain torch and at its best."""
+    """Panels from the JSON that `latflow.bench` writes: one sequence at a time, in plain torch and at its best."""
     try:
         with readable(path):
             rows = json.loads(Path(path).read_text(encoding="utf-8"))["sampling"]
@@ -44,7 +44,7 @@ def read_timing(path: str | Path, size: str = "paper") -> dict[str, dict[str, li
                 for key, text in (("plain torch", "plain torch"), ("seconds", "at its best")):
                     panel.setdefault(f"{row['model']}, {text}", []).append((row["T"], 1e3 * row[key]))
     except (ValueError, KeyError, TypeError) as error:
-        raise LatflowError(f"{path} is not what `latflow bench --json` writes: {error!r}") from None
+        raise LatflowError(f"{path} is not a file of the benchmark (latflow.bench): {error!r}") from None
     if not panels:
         raise LatflowError(f"{path} has no generation times of size {size!r}")
     return panels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from latflow.reproduce.render import Shown, as_markdown, fill
-from latflow.reproduce.result import Result
+from latflow.reproduce.result import Result, command
 from latflow.reproduce.tables import TABLES
 
 HEAD = """\
@@ -74,5 +74,7 @@ def _runs(results: Mapping[str, Result]) -> str:
         at = result.metrics.get("nll_at") or {}
         ladder = ", ".join(f"{k}: {value:.4f}" for k, value in at.items()) if len(at) > 1 else "exact"
         epochs = f"{result.epochs} ({result.best_epoch})"
-        lines.append(f"| {name} | `{result.command}` | {epochs} | {result.seed} | {ladder} |")
+        lines.append(
+            f"| {name} | `{command(name, result.trained_with)}` | {epochs} | {result.seed} | {ladder} |"
+        )
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,6 +18,7 @@ from latflow.config import Config, flatten, from_dict
 from latflow.data.files import readable, replacing
 from latflow.errors import LatflowError
 from latflow.presets import PRESETS
+from latflow.reproduce.tables import command_of
 
 FORMAT = 1
 
@@ -41,7 +43,7 @@ class Result:
 
     preset: str
     command: str
-    """What gives this result anew."""
+    """What gave this result, with the presets of its time."""
     seed: int
     epochs: int
     """Epochs trained."""
@@ -127,6 +129,15 @@ def changes(preset: str, config: Config) -> dict[str, tuple[Any, Any]]:
         for name in ours
         if ours[name] != theirs[name] and name not in NO_MATTER
     }
+
+
+def command(preset: str, config: Config) -> str:
+    """What makes the result anew; a run with fields of its own is trained by name first, where the second finds it."""
+    changed = changes(preset, config)
+    if not changed:
+        return command_of(preset)
+    options = " ".join(f"--{name} {shlex.quote(json.dumps(ours))}" for name, (ours, _) in changed.items())
+    return f"latflow train {preset} {options} && {command_of(preset)}"
 
 
 def _is_how(name: str) -> bool:

@@ -19,8 +19,7 @@ from latflow.errors import LatflowError
 from latflow.evaluate import evaluate
 from latflow.presets import Preset
 from latflow.report import Reporter
-from latflow.reproduce.result import Result, changes, curve_of, result_path
-from latflow.reproduce.tables import command_of
+from latflow.reproduce.result import Result, command, curve_of, result_path
 from latflow.run import Run
 from latflow.train import resume, train
 
@@ -107,7 +106,7 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
     about = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
     return Result(
         preset=preset.name,
-        command=_command(run, preset),
+        command=command(preset.name, run.config),
         seed=run.config.seed,
         epochs=len(curve["epoch"]),
         best_epoch=1 + elbos.index(min(elbos)),
@@ -119,15 +118,6 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
         config=to_dict(_portable(run.config)),
         curve=curve,
     )
-
-
-def _command(run: Run, preset: Preset) -> str:
-    """What makes the result anew; a run with fields of its own is trained by name first."""
-    changed = changes(preset.name, run.config)
-    if not changed:
-        return command_of(preset.name)
-    options = " ".join(f"--{name} {json.dumps(ours)}" for name, (ours, _) in changed.items())
-    return f"latflow train {preset.name} {options} && {command_of(preset.name)}"
 
 
 def _portable(config: Config) -> Config:

@@ -267,3 +267,11 @@ def test_the_page_without_results_claims_nothing():
     text = page({})
     assert "measured" not in text.replace("not measured", "")
     assert "Small versions of Tables 1 to 3: none" in text
+
+
+def test_the_command_of_a_changed_run_names_its_fields():
+    text = page({"jsb-af-af": fake("jsb-af-af", 6.4, {"train.lr": 5e-4, "train.kl_steps": (9, 9)})})
+    assert (
+        "latflow train jsb-af-af --train.lr 0.0005 --train.kl_steps '[9, 9]' && latflow reproduce table3"
+        in text
+    )
