@@ -2,7 +2,8 @@
 
 A training step allocates and frees buffers of 100 MB and more. The C library asks the kernel for each and returns
 it when freed, so every step touches fresh pages: 4 KB at a time, a page fault each, the zeroing on top. Measured, a
-first touch costs nine times the write itself, and a training step of AF/AF a quarter more than with memory that is kept.
+first touch costs nine times the write itself, and a training step of AF/AF a quarter more than with memory that is
+kept.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ BUILT_IN: Mapping[str, Diff] = {
         **_width(96, 12, 48),
         "data.name": "pydoc",
         "train.batch_size": 10,
-        "train.epochs": 7,
+        "train.epochs": 10,
         "train.kl_steps": (100, 300),
         "train.lr_decay": 4,
     },

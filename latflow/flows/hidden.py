@@ -152,7 +152,8 @@ class Autoregressive(HiddenFlow):
             hidden = rows.new_zeros(len(rows), self.layers, self.units)
         else:
             hidden = linear(context.detach().reshape(len(rows), -1), weight).view(-1, self.layers, self.units)
-        z, logdet = kernels.made_forward(rows.contiguous().numpy(), hidden.numpy(), *compiled)
+        given = rows.contiguous().numpy(), hidden.numpy()
+        z, logdet = fast.by_rows(kernels.made_forward, given, compiled, kernels.BLOCK)
         return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
 
     def prepare(self, steps: bool = False) -> Prepared:
