@@ -97,5 +97,6 @@ def join(device: str) -> Iterator[World]:
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield World(dist.get_rank(), size, chosen)
+        dist.barrier()  # none may leave while another still writes: torchrun ends all with the first
     finally:
         dist.destroy_process_group()
