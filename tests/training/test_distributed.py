@@ -23,7 +23,7 @@ from tests.training.tiny import ROOT, config, environment
 GRADIENTS = """
 import sys, torch
 from latflow import data
-from latflow.distributed import join
+from latflow.distributed import join, leave
 from latflow.report import Reporter
 from latflow.run import Run
 from latflow.train import Trainer
@@ -38,6 +38,7 @@ with join("cpu") as world:
     if world.main:
         grads = {str(i): p.grad for i, p in enumerate(trainer.parameters)}
         save_file({**grads, "sums": torch.tensor(sums, dtype=torch.float64)}, sys.argv[2])
+leave(0)
 """
 
 
