@@ -7,13 +7,8 @@ kernels run instead: slower, with the same numbers to rounding.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from itertools import pairwise
 from types import ModuleType
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,26 +31,3 @@ def kernels(*tensors: Tensor) -> ModuleType | None:
 def single_precision(*tensors: Tensor) -> ModuleType | None:
     """The same for the kernels written for float32 alone."""
     return kernels(*tensors) if all(tensor.dtype == torch.float32 for tensor in tensors) else None
-
-
-def by_rows(
-    kernel: Callable, rows: tuple[np.ndarray, ...], shared: tuple, block: int
-) -> tuple[np.ndarray, ...]:
-    """kernel(*rows, *shared) for rows that do not know of each other, on as many threads as torch uses.
-
-    The kernels let go of the interpreter's lock. Work is cut at multiples of the kernel's own `block` of rows, so
-    that the result does not depend on the number of threads.
-    """
-    n = len(rows[0])
-    parts = min(torch.get_num_threads(), n // block)
-    if parts < 2:
-        return kernel(*rows, *shared)
-    cuts = [block * (part * (n // block) // parts) for part in range(parts)] + [n]
-    pieces = [slice(start, stop) for start, stop in pairwise(cuts)]
-    results = _threads(parts).map(lambda piece: kernel(*(array[piece] for array in rows), *shared), pieces)
-    return tuple(np.concatenate(column) for column in zip(*results, strict=True))
-
-
-@lru_cache(maxsize=1)
-def _threads(number: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(number, thread_name_prefix="latflow")

@@ -152,8 +152,7 @@ class Autoregressive(HiddenFlow):
             hidden = rows.new_zeros(len(rows), self.layers, self.units)
         else:
             hidden = linear(context.detach().reshape(len(rows), -1), weight).view(-1, self.layers, self.units)
-        given = rows.contiguous().numpy(), hidden.numpy()
-        z, logdet = fast.by_rows(kernels.made_forward, given, compiled, kernels.BLOCK)
+        z, logdet = kernels.made_forward(rows.contiguous().numpy(), hidden.numpy(), *compiled)
         return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
 
     def prepare(self, steps: bool = False) -> Prepared:

@@ -17,7 +17,6 @@ from latflow.flows import (
 )
 from latflow.flows.deferred import defer, linear
 from latflow.flows.lstm import lstm_cell
-from tests.flows.cases import hidden_flow
 
 # A few roundings, of sums of up to a hundred terms.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
@@ -169,17 +168,3 @@ def test_serial_sampling_of_ragged_batches_inverts_the_density(dtype):
         back, inverse = flow.inverse_rows(z, packing)
     torch.testing.assert_close(back, eps, rtol=0, atol=100 * TOLERANCE[dtype])
     torch.testing.assert_close(forward, -inverse, rtol=0, atol=100 * TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize("n", [63, 64, 66, 130])
-def test_rows_on_several_threads_are_the_same_to_the_bit(n):
-    flow = hidden_flow("af", "nlsq", 5, 3, 4)
-    eps, context = torch.randn(n, 5), torch.randn(n, 4)
-    results = []
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        with torch.no_grad():
-            results.append(flow(eps, context))
-    for z, logdet in results[1:]:
-        assert torch.equal(z, results[0][0])
-        assert torch.equal(logdet, results[0][1])
