@@ -21,9 +21,12 @@ from torch import Tensor
 
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.data.base import Batch, DataSpec
+from latflow.data.files import replacing
 from latflow.flows import LSTM, MADE, Autoregressive, LSTMContext, Packing, Positions, SequenceFlow, fast
 from latflow.memory import keep_freed_memory
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel, build
+from latflow.plots.save import save
+from latflow.plots.timing import timing_figure, timing_panels
 
 SYMBOLS = tuple(chr(65 + k) for k in range(51))
 TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 288)
@@ -345,9 +348,10 @@ def run(
     report["wasted steps"] = wasted_steps(lengths)
     console.print(f"Steps wasted on padding, lengths 1 to 288: {report['wasted steps']:.0%}")
     if json_file is not None:
-        Path(json_file).write_text(json.dumps(report, indent=1) + "\n")
+        with replacing(json_file) as new:
+            new.write_text(json.dumps(report, indent=1) + "\n")
     if figure is not None:
-        draw_timing(report["sampling"], figure)
+        save(timing_figure(timing_panels(report["sampling"])), figure)
     return report
 
 
@@ -393,32 +397,3 @@ def _show(key: str, value: Any) -> str:
     if key == "share":
         return f"{value:.0%}"
     return f"{value:.3g}"
-
-
-def draw_timing(rows: list[dict[str, Any]], path: str | Path) -> None:
-    """Generation time against length, LSTM against IAF/SCF, text and music (the paper's timing figure): PNG and SVG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    for place, kind in enumerate(("text", "music"), start=1):
-        axes = figure.add_subplot(1, 2, place, title=kind, xlabel="T", ylabel="seconds, batch 1")
-        for name, colour in (("LSTM", "tab:red"), ("IAF/SCF", "tab:blue")):
-            mine = [
-                r for r in rows if (r["model"], r["data"], r["size"], r["batch"]) == (name, kind, "paper", 1)
-            ]
-            for key, style in (("plain torch", "--"), ("seconds", "-")):
-                label = f"{name}, {'plain torch' if key == 'plain torch' else 'at its best'}"
-                axes.plot(
-                    [r["T"] for r in mine],
-                    [r[key] for r in mine],
-                    style,
-                    color=colour,
-                    marker="o",
-                    label=label,
-                )
-        axes.legend(fontsize="small")
-    path = Path(path).with_suffix("")
-    for suffix in (".png", ".svg"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)

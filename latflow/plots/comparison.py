@@ -53,5 +53,6 @@ def comparison(path: Path, runs: Mapping[str, Run], results: Mapping[str, Metric
     if first.truth is not None:
         right.axvline(first.truth.nll, linestyle="--", color="black")
         right.text(first.truth.nll, len(results) - 0.6, f" truth {first.truth.nll:.3f}", ha="left")
+    right.margins(x=0.25)
     right.set(xlabel=f"test NLL, {first.name}", ylim=(-0.5, len(results) - 0.3), yticks=[])
     figure.savefig(path, dpi=120)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -32,19 +33,27 @@ def timing_figure(panels: Mapping[str, Mapping[str, Line]]) -> Figure:
     return figure
 
 
-def read_timing(path: str | Path, size: str = "paper") -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """Panels from the JSON that `latflow.bench` writes: one sequence at a time, in plain torch and at its best."""
+Panels = dict[str, dict[str, list[tuple[int, float]]]]
+
+
+def timing_panels(rows: Sequence[Mapping[str, Any]], size: str = "paper") -> Panels:
+    """Panels from the benchmark's rows: one sequence at a time, in plain torch and at its best."""
+    panels: Panels = {}
+    for row in rows:
+        if row["size"] == size and row["batch"] == 1 and row["model"] in ("LSTM", "IAF/SCF"):
+            panel = panels.setdefault(row["data"], {})
+            for key, text in (("plain torch", "plain torch"), ("seconds", "at its best")):
+                panel.setdefault(f"{row['model']}, {text}", []).append((row["T"], 1e3 * row[key]))
+    return panels
+
+
+def read_timing(path: str | Path, size: str = "paper") -> Panels:
+    """Panels from the JSON that `latflow bench --json` writes."""
     try:
         with readable(path):
-            rows = json.loads(Path(path).read_text(encoding="utf-8"))["sampling"]
-        panels: dict[str, dict[str, list[tuple[int, float]]]] = {}
-        for row in rows:
-            if row["size"] == size and row["batch"] == 1 and row["model"] in ("LSTM", "IAF/SCF"):
-                panel = panels.setdefault(row["data"], {})
-                for key, text in (("plain torch", "plain torch"), ("seconds", "at its best")):
-                    panel.setdefault(f"{row['model']}, {text}", []).append((row["T"], 1e3 * row[key]))
+            panels = timing_panels(json.loads(Path(path).read_text(encoding="utf-8"))["sampling"], size)
     except (ValueError, KeyError, TypeError) as error:
-        raise LatflowError(f"{path} is not a file of the benchmark (latflow.bench): {error!r}") from None
+        raise LatflowError(f"{path} is not what `latflow bench --json` writes: {error!r}") from None
     if not panels:
         raise LatflowError(f"{path} has no generation times of size {size!r}")
     return panels

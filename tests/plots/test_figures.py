@@ -196,7 +196,7 @@ def test_timing_from_the_file_of_the_benchmark(tmp_path):
     with pytest.raises(LatflowError, match="no generation times of size 'small'"):
         read_timing(path, "small")
     path.write_text("{}")
-    with pytest.raises(LatflowError, match="is not a file of the benchmark"):
+    with pytest.raises(LatflowError, match="is not what `latflow bench --json` writes"):
         read_timing(path)
 
 
