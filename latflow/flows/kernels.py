@@ -239,7 +239,7 @@ def _tanh(x):  # pragma: no cover (compiled)
 def lstm_cell(gates, c, h, output):  # pragma: no cover (compiled)
     """The pointwise part of an LSTM step in float32, one pass: σ(x) = ½ + ½ tanh(x/2).
 
-    gates (n, 4 units) in the order o, i, f, g are overwritten; c (n, units) is updated,
+    gates (n, 4 units) in the order i, f, g, o are overwritten; c (n, units) is updated,
     h and `output` (n, units) are written.
     """
     n, units = c.shape
@@ -247,11 +247,13 @@ def lstm_cell(gates, c, h, output):  # pragma: no cover (compiled)
     for row in range(n):
         # Short loops over few arrays: the compiler must see that they do not overlap to make them vectors.
         gate, c_row, h_row, out_row = gates[row], c[row], h[row], output[row]
-        for k in range(3 * units):
+        i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
+        for k in range(2 * units):
             gate[k] = half + half * _tanh(half * gate[k])
-        for k in range(3 * units, 4 * units):
-            gate[k] = _tanh(gate[k])
-        o, i, f, g = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
+        for k in range(units):
+            g[k] = _tanh(g[k])
+        for k in range(units):
+            o[k] = half + half * _tanh(half * o[k])
         for k in range(units):
             c_row[k] = f[k] * c_row[k] + i[k] * g[k]
         for k in range(units):

@@ -1,11 +1,12 @@
 """An LSTM over packed rows, with position features added to its gates, whole or one step at a time.
 
-    o, i, f = σ(·),  g = tanh(·)  of  W x_t + U h_{t-1} + b + p_t
+    i, f, o = σ(·),  g = tanh(·)  of  W x_t + U h_{t-1} + b + p_t
     c_t = f c_{t-1} + i g,   h_t = o tanh(c_t)
 
 Why not `nn.LSTM`: the paper feeds every LSTM two one-hots of width max_T (supplement D). Their product with W is a
 look-up of rows p_t, which `nn.LSTM` has no place for. Here the input projection of all steps is one GEMM, so are
-the weight gradients, and rows of different lengths are never padded. Gates are stored in the order o, i, f, g.
+the weight gradients, and rows of different lengths are never padded. Gates are stored in the order of
+`nn.LSTM`, i, f, g, o, and where nothing stands in the way its fused layer does the work (`_fused`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from latflow.shapes import Float
 
 SMALL = 8192
 """Up to this many gates the compiled pointwise kernel, on one core, beats torch's ten calls."""
+
+SHORT = 8
+"""Below this many steps torch's fused layer, which arranges its weights anew in every call, does not pay."""
+CHUNK = 256
+"""Steps in one call of torch's fused layer, which takes the positions as one-hots of that width."""
 
 State = list[tuple[Tensor, Tensor]]
 """(h, c) of each layer, each (n, units)."""
@@ -58,23 +64,68 @@ class LSTM(nn.Module):
         """The last layer's h of every row. `start` is the state before the first step (zeros if not given).
 
         `features` are added to the gates of the first layer: a row each, or one for the copies of a sequence that
-        stand side by side (`packing.single`).
+        stand side by side (`packing.single`). They say where in its sequence a step stands, and nothing else.
         """
+        fused = _can_fuse(x, packing)
         for layer in range(self.layers):
-            gates = F.linear(x, self.input_weight[layer], self.bias[layer])
-            if layer == 0 and features is not None:
-                gates = _add_shared(gates, features)
-            h, c = self._zero_state(packing, x) if start is None else start[layer]
-            outputs = [
-                _Recurrence.apply(part, weight, h, c, packing, direction == 1)
-                for direction, (part, weight) in enumerate(
-                    zip(gates.chunk(self.directions, -1), self.recurrent_weight[layer], strict=True)
-                )
-            ]
+            state = self._zero_state(packing, x) if start is None else start[layer]
+            given = features if layer == 0 else None
+            outputs = (self._fused if fused else self._packed)(layer, x, packing, given, *state)
             x = outputs[0] if self.directions == 1 else torch.cat(outputs, -1)
             if layer < self.layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
         return x
+
+    def _packed(
+        self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
+    ) -> list[Tensor]:
+        """The directions of a layer, on rows of any lengths."""
+        gates = F.linear(x, self.input_weight[layer], self.bias[layer])
+        if features is not None:
+            gates = _add_shared(gates, features)
+        weights = self.recurrent_weight[layer]
+        return [
+            _Recurrence.apply(part, weight, h, c, packing, direction == 1)
+            for direction, (part, weight) in enumerate(
+                zip(gates.chunk(self.directions, -1), weights, strict=True)
+            )
+        ]
+
+    def _fused(
+        self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
+    ) -> list[Tensor]:
+        """The same by torch's own LSTM, for sequences of one length: with one row it uses all cores, which a matrix
+        times a vector does not, and its pointwise part is one call.
+
+        It has no place for features in the gates. As the sequences share them, those of a step are a column of its
+        input matrix, which a one-hot picks.
+        """
+        steps, n = packing.steps, packing.active[0]
+        outputs = []
+        for direction in range(self.directions):
+            own = slice(4 * self.units * direction, 4 * self.units * (direction + 1))
+            matrix, bias = self.input_weight[layer][own], self.bias[layer][own]
+            recurrent, inputs, state = (
+                self.recurrent_weight[layer][direction],
+                x.view(steps, n, -1),
+                (h[None], c[None]),
+            )
+            columns = None if features is None else features.view(steps, -1, self.gate_size)[:, 0, own]
+            if direction == 1:
+                inputs, columns = inputs.flip(0), None if columns is None else columns.flip(0)
+            parts = []
+            for begin in range(0, steps, CHUNK):
+                part, weight = inputs[begin : begin + CHUNK], matrix
+                if columns is not None:
+                    hot = torch.eye(len(part), dtype=x.dtype)[:, None].expand(-1, n, -1)
+                    part = torch.cat([part, hot], -1)
+                    weight = torch.cat([matrix, columns[begin : begin + CHUNK].t()], 1)
+                weights = (weight, recurrent, bias, torch.zeros_like(bias))
+                output, *state = torch.lstm(part, state, weights, True, 1, 0.0, False, False, False)
+                parts.append(output)
+            output = torch.cat(parts)
+            outputs.append((output.flip(0) if direction == 1 else output).view(steps * n, self.units))
+        return outputs
 
     def prepare(self) -> list[tuple[DeferredWeight, DeferredWeight]]:
         """(W and b, U) of each layer for a pass of many calls to `step`, whose weight gradients then are one GEMM."""
@@ -129,30 +180,25 @@ class _Cell(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gates: Tensor, c: Tensor):
         units = c.shape[-1]
-        sigmoids, g = gates[..., : 3 * units].sigmoid(), gates[..., 3 * units :].tanh()
-        o, i, f = sigmoids.chunk(3, -1)
+        i, f = gates[..., : 2 * units].sigmoid().chunk(2, -1)
+        g, o = gates[..., 2 * units : 3 * units].tanh(), gates[..., 3 * units :].sigmoid()
         new_c = torch.addcmul(f * c, i, g)
         tanh_c = new_c.tanh()
-        ctx.save_for_backward(sigmoids, g, c, tanh_c)
+        ctx.save_for_backward(i, f, g, o, c, tanh_c)
         return o * tanh_c, new_c
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_h: Tensor, grad_c: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        sigmoids, g, c, tanh_c = ctx.saved_tensors
-        o, i, f = sigmoids.chunk(3, -1)
-        grad = torch.empty(*c.shape[:-1], 4 * c.shape[-1], dtype=c.dtype, device=c.device)
-        grad_o, grad_i, grad_f, grad_g = grad.chunk(4, -1)
-        torch.mul(grad_h, tanh_c, out=grad_o)
-        grad_c = torch.addcmul(
-            grad_c, grad_h * o, torch.addcmul(torch.ones_like(g[..., :1]), tanh_c, tanh_c, value=-1)
+        i, f, g, o, c, tanh_c = ctx.saved_tensors
+        grad_c = torch.addcmul(grad_c, grad_h * o, 1 - tanh_c.square())
+        parts = (
+            grad_c * g * (i * (1 - i)),
+            grad_c * c * (f * (1 - f)),
+            grad_c * i * (1 - g.square()),
+            grad_h * tanh_c * (o * (1 - o)),
         )
-        torch.mul(grad_c, g, out=grad_i)
-        torch.mul(grad_c, c, out=grad_f)
-        torch.mul(grad_c, i, out=grad_g)
-        grad[..., : 3 * c.shape[-1]].mul_(sigmoids * (1 - sigmoids))
-        grad_g.mul_(1 - g.square())
-        return grad, grad_c * f
+        return torch.cat(parts, -1), grad_c * f
 
 
 class _Recurrence(torch.autograd.Function):
@@ -188,9 +234,10 @@ class _Recurrence(torch.autograd.Function):
             if keep:
                 h_before[at] = h_n
                 c_before[at] = c_n
-            gate[:, : 3 * units].sigmoid_()
-            o, i, f, g = gate.chunk(4, -1)
+            gate[:, : 2 * units].sigmoid_()
+            i, f, g, o = gate.chunk(4, -1)
             g.tanh_()
+            o.sigmoid_()
             c_n.mul_(f).addcmul_(i, g)
             squashed = torch.tanh(c_n, out=tanh_c[at]) if keep else c_n.tanh()
             torch.mul(o, squashed, out=h_n)
@@ -209,12 +256,12 @@ class _Recurrence(torch.autograd.Function):
         grad_gates = gates.new_empty(rows, 4 * units)
         grad_h, grad_c = (gates.new_zeros(packing.active[0], units) for _ in range(2))
         # Working space of one step, which stays in the cache.
-        slope, wide = gates.new_empty(packing.active[0], units), gates.new_empty(packing.active[0], 3 * units)
+        slope, wide = gates.new_empty(packing.active[0], units), gates.new_empty(packing.active[0], 2 * units)
         for t in reversed(_time_order(packing, ctx.backwards)):
             at, n = packing.at(t), packing.active[t]
             gate, out, squashed = gates[at], grad_gates[at], tanh_c[at]
-            o, i, f, g = gate.chunk(4, -1)
-            grad_o, grad_i, grad_f, grad_g = out.chunk(4, -1)
+            i, f, g, o = gate.chunk(4, -1)
+            grad_i, grad_f, grad_g, grad_o = out.chunk(4, -1)
             dh, dc, s, w = grad_h[:n], grad_c[:n], slope[:n], wide[:n]
             dh.add_(grad[at])
             # dc_t += dh_t o (1 - tanh² c_t)
@@ -224,12 +271,24 @@ class _Recurrence(torch.autograd.Function):
             torch.mul(dc, g, out=grad_i)
             torch.mul(dc, c_before[at], out=grad_f)
             torch.mul(dc, i, out=grad_g)
-            sigmoids = gate[:, : 3 * units]
-            out[:, : 3 * units].mul_(torch.addcmul(sigmoids, sigmoids, sigmoids, value=-1, out=w))
+            both = gate[:, : 2 * units]
+            out[:, : 2 * units].mul_(torch.addcmul(both, both, both, value=-1, out=w))
             grad_g.mul_(torch.addcmul(one, g, g, value=-1, out=s))
+            grad_o.mul_(torch.addcmul(o, o, o, value=-1, out=s))
             dc.mul_(f)
             torch.mm(out, weight, out=dh)
         return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
+
+
+def _can_fuse(x: Tensor, packing: Packing) -> bool:
+    """Whether torch's fused LSTM may do the work: without gradients, in float32 on the CPU, all of one length."""
+    return (
+        not torch.is_grad_enabled()
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and packing.steps >= SHORT
+        and packing.active[-1] == packing.active[0]
+    )
 
 
 def _add_shared(

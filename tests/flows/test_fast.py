@@ -1,5 +1,7 @@
 """Fast paths against their references: the kernels, the incremental torch path, deferred weights, shared features."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -11,6 +13,7 @@ from latflow.flows import (
     LSTMContext,
     NLSq,
     Packing,
+    Positions,
     SequenceFlow,
     SplitCoupling,
     fast,
@@ -101,6 +104,27 @@ def test_an_lstm_without_gradients_gives_the_numbers_of_training(bidirectional):
     with torch.no_grad():
         found = lstm(x, packing)
     torch.testing.assert_close(found, lstm(x, packing).detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize(("sequences", "samples"), [(1, 1), (3, 1), (2, 4)])
+def test_torchs_fused_layer_gives_the_numbers_of_training(monkeypatch, bidirectional, sequences, samples):
+    monkeypatch.setattr("latflow.flows.lstm.CHUNK", 5)  # 12 steps: two whole parts and one of two
+    lstm = LSTM(4, 6, 2, bidirectional=bidirectional)
+    randomise(lstm)
+    positions = Positions(20, lstm.gate_size, 0.5)
+    packing = Packing(torch.full((sequences,), 12), samples)
+    x, single = torch.randn(packing.rows, 4), packing.single
+    features = positions(single.step, single.remaining)
+    start = [(torch.randn(packing.active[0], 6), torch.randn(packing.active[0], 6)) for _ in range(2)]
+    calls = Mock(wraps=torch.lstm)
+    monkeypatch.setattr(torch, "lstm", calls)
+    with torch.no_grad():
+        found = lstm(x, packing, features, start)
+    assert calls.call_count == 2 * lstm.directions * 3
+    expected = lstm(x, packing, features, start).detach()
+    assert calls.call_count == 2 * lstm.directions * 3
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("double")

@@ -12,12 +12,6 @@ LENGTHS = torch.tensor([3, 5, 1, 4])
 MAX_T = 7
 
 
-def torch_order(weight):
-    """Our gates o, i, f, g in the order of nn.LSTM: i, f, g, o."""
-    o, i, f, g = weight.chunk(4, 0)
-    return torch.cat([i, f, g, o])
-
-
 def twin(ours: LSTM, positions: Positions, input_size: int) -> nn.LSTM:
     """nn.LSTM with the same weights, whose input is x and the two one-hots."""
     theirs = nn.LSTM(
@@ -31,13 +25,9 @@ def twin(ours: LSTM, positions: Positions, input_size: int) -> nn.LSTM:
                 matrix = ours.input_weight[layer].chunk(ours.directions)[direction]
                 if layer == 0:
                     matrix = torch.cat([matrix, start[direction].T, end[direction].T], 1)
-                getattr(theirs, f"weight_ih_{suffix}").copy_(torch_order(matrix))
-                getattr(theirs, f"weight_hh_{suffix}").copy_(
-                    torch_order(ours.recurrent_weight[layer][direction])
-                )
-                getattr(theirs, f"bias_ih_{suffix}").copy_(
-                    torch_order(ours.bias[layer].chunk(ours.directions)[direction])
-                )
+                getattr(theirs, f"weight_ih_{suffix}").copy_(matrix)
+                getattr(theirs, f"weight_hh_{suffix}").copy_(ours.recurrent_weight[layer][direction])
+                getattr(theirs, f"bias_ih_{suffix}").copy_(ours.bias[layer].chunk(ours.directions)[direction])
                 getattr(theirs, f"bias_hh_{suffix}").zero_()
     return theirs
 
@@ -68,9 +58,9 @@ def test_same_as_nn_lstm_with_one_hot_positions(bidirectional, layers):
     )
     assert torch.allclose(d_x, e_x, atol=1e-13)
     width = 4 * ours.units
-    assert torch.allclose(torch_order(d_start[:, :width].T), e_input[:, 4 : 4 + MAX_T], atol=1e-13)
-    assert torch.allclose(torch_order(d_recurrent[0]), e_recurrent, atol=1e-13)
-    assert torch.allclose(torch_order(d_bias[:width]), e_bias, atol=1e-13)
+    assert torch.allclose(d_start[:, :width].T, e_input[:, 4 : 4 + MAX_T], atol=1e-13)
+    assert torch.allclose(d_recurrent[0], e_recurrent, atol=1e-13)
+    assert torch.allclose(d_bias[:width], e_bias, atol=1e-13)
 
 
 @pytest.mark.parametrize("rank", [None, 3])
