@@ -236,17 +236,17 @@ def _tanh(x):  # pragma: no cover (compiled)
 
 
 @_jit(error_model="numpy", fastmath=_REASSOCIATE)
-def lstm_cell(gates, c, h, output):  # pragma: no cover (compiled)
+def lstm_cell(gates, c, h, tanh_c):  # pragma: no cover (compiled)
     """The pointwise part of an LSTM step in float32, one pass: σ(x) = ½ + ½ tanh(x/2).
 
-    gates (n, 4 units) in the order i, f, g, o are overwritten; c (n, units) is updated,
-    h and `output` (n, units) are written.
+    gates (n, 4 units) in the order i, f, g, o are overwritten with their values; c (n, units) is updated,
+    h and `tanh_c` (n, units) are written.
     """
     n, units = c.shape
     half = np.float32(0.5)
     for row in range(n):
         # Short loops over few arrays: the compiler must see that they do not overlap to make them vectors.
-        gate, c_row, h_row, out_row = gates[row], c[row], h[row], output[row]
+        gate, c_row, h_row, tanh_row = gates[row], c[row], h[row], tanh_c[row]
         i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
         for k in range(2 * units):
             gate[k] = half + half * _tanh(half * gate[k])
@@ -257,6 +257,36 @@ def lstm_cell(gates, c, h, output):  # pragma: no cover (compiled)
         for k in range(units):
             c_row[k] = f[k] * c_row[k] + i[k] * g[k]
         for k in range(units):
-            h_row[k] = o[k] * _tanh(c_row[k])
+            tanh_row[k] = _tanh(c_row[k])
         for k in range(units):
-            out_row[k] = h_row[k]
+            h_row[k] = o[k] * tanh_row[k]
+
+
+@_jit(error_model="numpy", fastmath=_REASSOCIATE)
+def lstm_cell_backward(
+    gates, c_before, tanh_c, grad, grad_h, grad_c, grad_gates
+):  # pragma: no cover (compiled)
+    """From the gradients of h_t, `grad` from outside and `grad_h` through the next step, and of c_t: that of the gates'
+    inputs, and of c_{t-1} in the place of that of c_t."""
+    n, units = c_before.shape
+    one = np.float32(1)
+    for row in range(n):
+        gate, out = gates[row], grad_gates[row]
+        i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
+        grad_i, grad_f = out[:units], out[units : 2 * units]
+        grad_g, grad_o = out[2 * units : 3 * units], out[3 * units :]
+        before, squashed, dh, dc, outside = c_before[row], tanh_c[row], grad_h[row], grad_c[row], grad[row]
+        for k in range(units):
+            dh[k] += outside[k]
+        for k in range(units):
+            grad_o[k] = dh[k] * squashed[k] * (o[k] * (one - o[k]))
+        for k in range(units):
+            dc[k] += dh[k] * o[k] * (one - squashed[k] * squashed[k])
+        for k in range(units):
+            grad_i[k] = dc[k] * g[k] * (i[k] * (one - i[k]))
+        for k in range(units):
+            grad_f[k] = dc[k] * before[k] * (f[k] * (one - f[k]))
+        for k in range(units):
+            grad_g[k] = dc[k] * i[k] * (one - g[k] * g[k])
+        for k in range(units):
+            dc[k] *= f[k]

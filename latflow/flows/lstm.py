@@ -12,6 +12,8 @@ the weight gradients, and rows of different lengths are never padded. Gates are 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +24,8 @@ from latflow.flows.deferred import DeferredWeight, defer, linear
 from latflow.flows.packing import Packing
 from latflow.shapes import Float
 
-SMALL = 8192
-"""Up to this many gates the compiled pointwise kernel, on one core, beats torch's ten calls."""
-
+SMALL = 2**17
+"""Up to this many gates the compiled pointwise kernel, on one core, beats torch's ten calls on several."""
 SHORT = 8
 """Below this many steps torch's fused layer, which arranges its weights anew in every call, does not pay."""
 CHUNK = 256
@@ -80,16 +81,13 @@ class LSTM(nn.Module):
         self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
     ) -> list[Tensor]:
         """The directions of a layer, on rows of any lengths."""
-        gates = F.linear(x, self.input_weight[layer], self.bias[layer])
-        if features is not None:
-            gates = _add_shared(gates, features)
-        weights = self.recurrent_weight[layer]
-        return [
-            _Recurrence.apply(part, weight, h, c, packing, direction == 1)
-            for direction, (part, weight) in enumerate(
-                zip(gates.chunk(self.directions, -1), weights, strict=True)
-            )
-        ]
+        outputs = []
+        for direction, (own, matrix, recurrent, bias) in enumerate(self._directions(layer)):
+            gates = F.linear(x, matrix, bias)
+            if features is not None:
+                gates = _add_shared(gates, features[:, own])
+            outputs.append(_Recurrence.apply(gates, recurrent, h, c, packing, direction == 1))
+        return outputs
 
     def _fused(
         self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
@@ -102,14 +100,8 @@ class LSTM(nn.Module):
         """
         steps, n = packing.steps, packing.active[0]
         outputs = []
-        for direction in range(self.directions):
-            own = slice(4 * self.units * direction, 4 * self.units * (direction + 1))
-            matrix, bias = self.input_weight[layer][own], self.bias[layer][own]
-            recurrent, inputs, state = (
-                self.recurrent_weight[layer][direction],
-                x.view(steps, n, -1),
-                (h[None], c[None]),
-            )
+        for direction, (own, matrix, recurrent, bias) in enumerate(self._directions(layer)):
+            inputs, state = x.view(steps, n, -1), (h[None], c[None])
             columns = None if features is None else features.view(steps, -1, self.gate_size)[:, 0, own]
             if direction == 1:
                 inputs, columns = inputs.flip(0), None if columns is None else columns.flip(0)
@@ -126,6 +118,17 @@ class LSTM(nn.Module):
             output = torch.cat(parts)
             outputs.append((output.flip(0) if direction == 1 else output).view(steps * n, self.units))
         return outputs
+
+    def _directions(self, layer: int) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+        """Of each direction of a layer: its part of the gates, W, U and b."""
+        for direction in range(self.directions):
+            own = slice(4 * self.units * direction, 4 * self.units * (direction + 1))
+            yield (
+                own,
+                self.input_weight[layer][own],
+                self.recurrent_weight[layer][direction],
+                self.bias[layer][own],
+            )
 
     def prepare(self) -> list[tuple[DeferredWeight, DeferredWeight]]:
         """(W and b, U) of each layer for a pass of many calls to `step`, whose weight gradients then are one GEMM."""
@@ -166,9 +169,10 @@ class LSTM(nn.Module):
 
 def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> tuple[Tensor, Tensor]:
     """h_t and c_t from the summed gate inputs and c_{t-1}."""
-    if gates.numel() <= SMALL and (kernels := fast.single_precision(gates, c)) is not None:
-        h, c = torch.empty_like(c), c.detach().clone(memory_format=torch.contiguous_format)
-        kernels.lstm_cell(gates.detach().numpy(), c.numpy(), h.numpy(), h.numpy())
+    if not torch.is_grad_enabled() and (kernels := _kernels(gates.numel(), gates, c)) is not None:
+        c = c.detach().clone(memory_format=torch.contiguous_format)
+        h, tanh_c = torch.empty_like(c), torch.empty_like(c)
+        kernels.lstm_cell(gates.detach().numpy(), c.numpy(), h.numpy(), tanh_c.numpy())
         return h, c
     h, c = _Cell.apply(gates, c)
     return h, c
@@ -218,29 +222,29 @@ class _Recurrence(torch.autograd.Function):
         rows, units = len(inputs), weight.shape[1]
         keep = any(ctx.needs_input_grad)
         ctx.packing, ctx.backwards = packing, backwards
-        gates = inputs.data  # not `detach`: the caller may hold the two directions as views of one tensor
+        gates = inputs.data
         h_before, c_before, tanh_c = (gates.new_empty(rows if keep else 0, units) for _ in range(3))
-        output = gates.new_empty(rows, units)
+        output, squashed = gates.new_empty(rows, units), gates.new_empty(packing.active[0], units)
         transposed = weight.t()
         h, c = h0.clone(), c0.clone()
-        kernels = None if keep or packing.active[0] * 4 * units > SMALL else fast.single_precision(gates)
+        kernels = _kernels(packing.active[0] * 4 * units, gates)
         for t in _time_order(packing, backwards):
             at, n = packing.at(t), packing.active[t]
-            gate, h_n, c_n = gates[at], h[:n], c[:n]
-            gate.addmm_(h_n, transposed)
-            if kernels is not None:
-                kernels.lstm_cell(gate.numpy(), c_n.numpy(), h_n.numpy(), output[at].numpy())
-                continue
+            gate, h_n, c_n, tanh_n = gates[at], h[:n], c[:n], tanh_c[at] if keep else squashed[:n]
             if keep:
                 h_before[at] = h_n
                 c_before[at] = c_n
-            gate[:, : 2 * units].sigmoid_()
-            i, f, g, o = gate.chunk(4, -1)
-            g.tanh_()
-            o.sigmoid_()
-            c_n.mul_(f).addcmul_(i, g)
-            squashed = torch.tanh(c_n, out=tanh_c[at]) if keep else c_n.tanh()
-            torch.mul(o, squashed, out=h_n)
+            gate.addmm_(h_n, transposed)
+            if kernels is not None:
+                kernels.lstm_cell(gate.numpy(), c_n.numpy(), h_n.numpy(), tanh_n.numpy())
+            else:
+                gate[:, : 2 * units].sigmoid_()
+                i, f, g, o = gate.chunk(4, -1)
+                g.tanh_()
+                o.sigmoid_()
+                c_n.mul_(f).addcmul_(i, g)
+                torch.tanh(c_n, out=tanh_n)
+                torch.mul(o, tanh_n, out=h_n)
             output[at] = h_n
         if keep:
             ctx.save_for_backward(weight, gates, h_before, c_before, tanh_c)
@@ -251,33 +255,45 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
         packing: Packing = ctx.packing
-        rows, units = len(gates), weight.shape[1]
+        grad, rows, units = grad.contiguous(), len(gates), weight.shape[1]
         one = gates.new_ones(())
         grad_gates = gates.new_empty(rows, 4 * units)
         grad_h, grad_c = (gates.new_zeros(packing.active[0], units) for _ in range(2))
         # Working space of one step, which stays in the cache.
         slope, wide = gates.new_empty(packing.active[0], units), gates.new_empty(packing.active[0], 2 * units)
+        kernels = _kernels(packing.active[0] * 4 * units, gates, grad)
         for t in reversed(_time_order(packing, ctx.backwards)):
             at, n = packing.at(t), packing.active[t]
-            gate, out, squashed = gates[at], grad_gates[at], tanh_c[at]
-            i, f, g, o = gate.chunk(4, -1)
-            grad_i, grad_f, grad_g, grad_o = out.chunk(4, -1)
+            gate, before, squashed, out = gates[at], c_before[at], tanh_c[at], grad_gates[at]
             dh, dc, s, w = grad_h[:n], grad_c[:n], slope[:n], wide[:n]
-            dh.add_(grad[at])
-            # dc_t += dh_t o (1 - tanh² c_t)
-            torch.mul(dh, squashed, out=grad_o)
-            torch.mul(dh, o, out=s)
-            dc.add_(s).addcmul_(s.mul_(squashed), squashed, value=-1)
-            torch.mul(dc, g, out=grad_i)
-            torch.mul(dc, c_before[at], out=grad_f)
-            torch.mul(dc, i, out=grad_g)
-            both = gate[:, : 2 * units]
-            out[:, : 2 * units].mul_(torch.addcmul(both, both, both, value=-1, out=w))
-            grad_g.mul_(torch.addcmul(one, g, g, value=-1, out=s))
-            grad_o.mul_(torch.addcmul(o, o, o, value=-1, out=s))
-            dc.mul_(f)
+            if kernels is not None:
+                arrays = (part.numpy() for part in (gate, before, squashed, grad[at], dh, dc, out))
+                kernels.lstm_cell_backward(*arrays)
+            else:
+                i, f, g, o = gate.chunk(4, -1)
+                grad_i, grad_f, grad_g, grad_o = out.chunk(4, -1)
+                dh.add_(grad[at])
+                # dc_t += dh_t o (1 - tanh² c_t)
+                torch.mul(dh, squashed, out=grad_o)
+                torch.mul(dh, o, out=s)
+                dc.add_(s).addcmul_(s.mul_(squashed), squashed, value=-1)
+                torch.mul(dc, g, out=grad_i)
+                torch.mul(dc, before, out=grad_f)
+                torch.mul(dc, i, out=grad_g)
+                both = gate[:, : 2 * units]
+                out[:, : 2 * units].mul_(torch.addcmul(both, both, both, value=-1, out=w))
+                grad_g.mul_(torch.addcmul(one, g, g, value=-1, out=s))
+                grad_o.mul_(torch.addcmul(o, o, o, value=-1, out=s))
+                dc.mul_(f)
             torch.mm(out, weight, out=dh)
         return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
+
+
+def _kernels(gates: int, *tensors: Tensor) -> ModuleType | None:
+    """The compiled pointwise part, where it is faster for so many gates at a step."""
+    if gates > SMALL and torch.get_num_threads() > 1:
+        return None
+    return fast.single_precision(*tensors)
 
 
 def _can_fuse(x: Tensor, packing: Packing) -> bool:

@@ -97,6 +97,18 @@ def test_the_compiled_cell_equals_the_torch_cell(monkeypatch):
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_the_gradients_of_the_compiled_cell_equal_those_of_torch(monkeypatch):
+    pytest.importorskip("numba")
+    lstm, packing = LSTM(4, 13, 2, bidirectional=True), Packing(torch.tensor([3, 5, 1]))
+    randomise(lstm, 1.0)
+    x, weight = torch.randn(packing.rows, 4, requires_grad=True), torch.randn(packing.rows, 26)
+    found = []
+    for available in (True, False):
+        monkeypatch.setattr(fast, "AVAILABLE", available)
+        found.append(torch.autograd.grad((lstm(x, packing) * weight).sum(), [x, *lstm.parameters()]))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_an_lstm_without_gradients_gives_the_numbers_of_training(bidirectional):
     lstm, packing = LSTM(4, 6, 2, bidirectional=bidirectional), Packing(torch.tensor([3, 5, 1]))
