@@ -1,5 +1,6 @@
 """Fast paths against their references: the kernels, the incremental torch path, deferred weights, shared features."""
 
+import math
 from unittest.mock import Mock
 
 import pytest
@@ -20,6 +21,7 @@ from latflow.flows import (
 )
 from latflow.flows.deferred import defer, linear
 from latflow.flows.lstm import lstm_cell
+from tests.flows.test_scalar import hostile, ulps_off
 
 # A few roundings, of sums of up to a hundred terms.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
@@ -84,6 +86,57 @@ def test_the_root_far_from_the_origin_is_that_of_torch(size):
     found = torch.tensor([kernels.nlsq_forward(*row) for row in rows], dtype=torch.float64)
     torch.testing.assert_close(found[:, 0], expected, rtol=1e-12, atol=1e-12 * size)
     torch.testing.assert_close(found[:, 1], logdet, rtol=1e-9, atol=1e-9)
+
+
+def compiled_nlsq(scalar: NLSq, eps: torch.Tensor, raw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """z and log-determinant of the kernel where each row of eps (n, H) has its own raw (n, 5) for all dimensions.
+
+    The units are the positive and the negative parts of raw, given as context; all are known from the start.
+    """
+    kernels = pytest.importorskip("latflow.flows.kernels", reason="needs numba", exc_type=ImportError)
+    size, zeros = eps.shape[1], eps.new_zeros
+    identity = torch.eye(5, dtype=eps.dtype)
+    last = torch.cat([identity, -identity], 1)[:, None].repeat(1, size, 1)
+    arrays = (
+        eps,
+        torch.cat([raw, -raw], -1)[:, None],
+        zeros(1, 10, size),
+        zeros(1, 0, 10, 10),
+        zeros(1, 1, 10),
+        last[None],
+        zeros(1, 5, size),
+        torch.tensor([0] + size * [10]),
+    )
+    settings = (scalar.kappa_bound, *scalar.scale)
+    z, logdet = kernels.made_forward(*(array.numpy() for array in arrays), kernels.NLSQ, settings)
+    return torch.from_numpy(z), torch.from_numpy(logdet)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [0.95, 1 - 1e-9])
+def test_the_compiled_root_is_backward_stable_and_finite_everywhere(dtype, alpha):
+    """To 16 units in the last place, as that of torch; so near 1, some rows need bisection."""
+    scalar = NLSq(alpha)
+    y, raw = hostile(300_000, dtype, alpha)
+    z, logdet = compiled_nlsq(scalar, y[:, None], raw)
+    assert z.isfinite().all()
+    assert logdet.isfinite().all()
+    assert ulps_off(scalar, z[:, 0], y, raw) <= 16
+    for row in range(0, 300_000, 1000):
+        z, _ = compiled_nlsq(scalar, y[row : row + 1, None], raw[row : row + 1])
+        assert ulps_off(scalar, z[:, 0], y[row : row + 1], raw[row : row + 1]) <= 16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_log_determinants_of_many_flat_dimensions_stay_within_range(dtype, rows):
+    """At the flattest point every one of 500 dimensions has deps/dz = 1 - α: together far below the least number."""
+    scalar = NLSq()
+    raw = torch.tensor([0.0, 0.0, 20.0, 0.0, 0.0], dtype=dtype).expand(rows, 5)
+    flattest = math.sqrt(1 / 3) + 0.75 * scalar.kappa_bound
+    _, logdet = compiled_nlsq(scalar, torch.full((rows, 500), flattest, dtype=dtype), raw)
+    expected = torch.full_like(logdet, -500 * math.log(1 - scalar.alpha))
+    torch.testing.assert_close(logdet, expected, rtol=TOLERANCE[dtype], atol=0)
 
 
 def test_the_compiled_cell_equals_the_torch_cell(monkeypatch):
