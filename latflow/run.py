@@ -34,6 +34,7 @@ from torch import Tensor, nn
 import latflow
 from latflow.config import Config, from_dict, to_dict
 from latflow.data.base import DataSpec
+from latflow.data.files import open_up
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
 
@@ -232,6 +233,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield new
         with new.open("rb+") as file:
             os.fsync(file.fileno())
+        open_up(new)  # safetensors writes private files
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
