@@ -20,6 +20,8 @@ from latflow import __version__
 from latflow.config import DataConfig
 from latflow.errors import LatflowError, LatflowWarning
 
+RUN_HELP = "a run's folder, or a model from `latflow models`"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
@@ -78,9 +80,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_run_commands(commands: Any) -> None:
-    """evaluate, score and sample take a run's folder; presets and demo take nothing."""
+    """evaluate, score, sample and export take a run; models, presets and demo do not."""
     run = argparse.ArgumentParser(add_help=False)
-    run.add_argument("folder", metavar="RUN", help="the folder of a run")
+    run.add_argument("folder", metavar="RUN", help=RUN_HELP)
     run.add_argument("--weights", choices=("best", "last"), default="best", help="which checkpoint (best)")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda, mps (auto)")
 
@@ -113,6 +115,19 @@ def _add_run_commands(commands: Any) -> None:
     command = commands.add_parser("presets", help="named configs, with the paper's numbers")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_presets)
+
+    command = commands.add_parser("models", help="trained models that come with the package")
+    command.add_argument("name", nargs="?", metavar="NAME", help="print the card of this one")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_models)
+
+    command = commands.add_parser(
+        "export", help="a run's best weights as a folder to share, without the state of its training"
+    )
+    command.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    command.add_argument("out", metavar="FOLDER", help="the new folder, which works as a run")
+    command.add_argument("--half", action="store_true", help="weights in half precision: half the size")
+    command.set_defaults(run=_export)
 
     command = commands.add_parser("demo", help="train small models on built-in data: minutes on a laptop")
     command.add_argument("--out", default="demo", metavar="DIR", help="where runs and figure go (demo)")
@@ -218,7 +233,11 @@ def _add_plot(commands: Any) -> None:
     )
     finish(command)
 
-    command = add("prior", "the densities p(z_t | z_<t) along a text", "a run of a latent model with H = 2")
+    command = add(
+        "prior",
+        "the densities p(z_t | z_<t) along a text",
+        "a run of a latent model with H = 2, such as the shipped pydoc",
+    )
     command.add_argument("text", metavar="TEXT", help="a sentence; for tokens, a JSON list")
     command.add_argument("--part", metavar="TEXT", help="show the panels of this part of it only")
     command.add_argument("--seed", type=int, default=0, help="of z ~ q(z | x) (0)")
@@ -227,7 +246,11 @@ def _add_plot(commands: Any) -> None:
     command = add("curves", "ELBO, KL, reconstruction and KL weight over epochs", "a run, or a result file")
     finish(command)
 
-    command = add("roll", "piano rolls of test data beside samples of the same lengths", "a run on music")
+    command = add(
+        "roll",
+        "piano rolls of test data beside samples of the same lengths; of samples alone where the data is not here",
+        "a run on music, such as the shipped jsb",
+    )
     command.add_argument("-n", type=int, default=3, metavar="N", help="pairs (3)")
     command.add_argument("--temperature", type=float, default=1.0, metavar="t", help="scale of the noise (1)")
     command.add_argument("--data-dir", metavar="DIR", help="where the corpora lie on this machine")
@@ -327,6 +350,29 @@ def _sample(args: argparse.Namespace) -> int:
     from latflow.commands import sample
 
     return sample(args)
+
+
+def _export(args: argparse.Namespace) -> int:
+    from latflow.commands import export
+
+    return export(args)
+
+
+def _models(args: argparse.Namespace) -> int:
+    from latflow import shipped
+
+    if args.name is not None:
+        print(shipped.card_text(args.name), end="")
+        return 0
+    cards = [shipped.card(name) for name in shipped.names()]
+    if args.json:
+        print(json.dumps([dataclasses.asdict(card) for card in cards], indent=2))
+        return 0
+    rows = [[card.name, card.about, f"{card.nll} {card.unit}", f"{card.megabytes:.1f} MB"] for card in cards]
+    _print_table(rows, ["model", "what", "test NLL", "size"])
+    print(f"\nA model's name stands for a run's folder: latflow sample {cards[0].name}")
+    print("Its card: latflow models NAME")
+    return 0
 
 
 def _presets(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from latflow.models import SequenceModel
 from latflow.options import TrainOptions
 from latflow.presets import PRESETS
 from latflow.report import Reporter
-from latflow.run import Run
+from latflow.run import Run, save
 from latflow.train import resume
 from latflow.train import train as train_config
 
@@ -75,12 +75,14 @@ def evaluate(args: argparse.Namespace) -> int:
     )
     paper = preset.paper if preset and same and args.split == "test" else None
     if args.json:
-        about = {"run": str(run.folder), "data": corpus.name, "split": args.split, "preset": run.preset}
+        about = {"run": args.folder, "data": corpus.name, "split": args.split, "preset": run.preset}
         numbers = None if paper is None else vars(paper)
         print(json.dumps({**about, **metrics.to_dict(), "paper": numbers}, indent=2))
         return 0
     known = {"NLL": paper.nll, "reconstruction": paper.reconstruction, "KL": paper.kl} if paper else None
-    print(f"{run.folder}: {corpus.name}, {args.split}, {metrics.sequences} sequences, {args.weights} weights")
+    print(
+        f"{args.folder}: {corpus.name}, {args.split}, {metrics.sequences} sequences, {args.weights} weights"
+    )
     print(f"in {metrics.convention}")
     for name, value in table(metrics, known):
         print(f"  {name:<18} {value}")
@@ -93,7 +95,7 @@ def _corpus(run: Run, data_dir: str | None) -> Corpus:
     corpus = data.load(config if data_dir is None else replace(config, data_dir=data_dir))
     if corpus.spec != run.spec:
         raise LatflowError(
-            f"the data {corpus.name!r} here is not what the run at {run.folder} was trained on"
+            f"the data {corpus.name!r} here ({corpus.origin}) is not what the run at {run.folder} was trained on"
         )
     return corpus
 
@@ -122,4 +124,13 @@ def sample(args: argparse.Namespace) -> int:
         return 0
     for path in write_samples(drawn, run.spec, Path(out), run.config.data):
         print(path)
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    """`latflow export`."""
+    run = Run.open(args.folder)
+    made = save(run.model(), args.out, run.config, preset=run.preset, half=args.half)
+    size = sum(file.stat().st_size for file in made.folder.iterdir())
+    print(f"{made.folder}: {size / 1e6:.2f} MB")
     return 0

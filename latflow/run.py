@@ -32,8 +32,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import latflow
-from latflow.config import Config, from_dict, to_dict
+from latflow import shipped
+from latflow.config import Config, evolve, from_dict, to_dict
 from latflow.data.base import DataSpec
+from latflow.data.files import open_up
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
 
@@ -87,12 +89,12 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """Read a folder; one that is missing, foreign or damaged is a LatflowError that says so."""
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise LatflowError(f"no run at {folder}: there is no such folder")
+        """Read a folder, or a shipped model by its name; what is missing, foreign or damaged is a LatflowError."""
+        folder = shipped.find(folder)
         if not (folder / "run.json").is_file():
-            raise LatflowError(f"{folder} is not a run of latflow: it has no run.json")
+            taken = str(folder) in shipped.names()
+            hidden = "; it hides the shipped model of that name: rename it or work elsewhere" if taken else ""
+            raise LatflowError(f"{folder} is not a run of latflow: it has no run.json{hidden}")
         about = _read_json(folder / "run.json")
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             given = about.get("format") if isinstance(about, dict) else about
@@ -140,10 +142,17 @@ class Run:
     def has(self, name: str) -> bool:
         return (self.folder / name).is_file()
 
+    @property
+    def alone(self) -> bool:
+        """A model without its training: shipped, exported, saved."""
+        return self.has(WEIGHTS) and not self.has(TRAINER) and not self.has(METRICS)
+
     def model(self, which: str = "best") -> SequenceModel:
         """The model with its best weights, or the last; ready to score and to sample."""
         if which not in ("best", "last"):
             raise LatflowError(f"weights {which!r}; accepted: best, last")
+        if which == "last" and self.alone:
+            raise LatflowError(f"{self.folder} is a model alone, with its best weights only, not the last")
         model = build(self.config.model, self.spec)
         if which == "best" and self.has(WEIGHTS):
             tensors, _ = self.read(WEIGHTS)
@@ -188,14 +197,40 @@ class Run:
 
 
 def load(folder: str | Path, weights: str = "best") -> SequenceModel:
-    """The model of a run, on the CPU, with its best (or "last") weights. Needs the folder and nothing else."""
+    """The model of a run, on the CPU, with its best (or "last") weights. Needs the folder and nothing else.
+
+    The name of a shipped model (`latflow models`) stands for its folder.
+    """
     return Run.open(folder).model(weights)
 
 
-def save(model: SequenceModel, folder: str | Path, config: Config) -> None:
-    """A model alone as a folder that `load` reads: to share, without trainer state. `config` built the model."""
-    run = Run.create(folder, config, model.spec)
-    run.save(WEIGHTS, weights_of(model), {})
+def save(
+    model: SequenceModel, folder: str | Path, config: Config, *, preset: str | None = None, half: bool = False
+) -> Run:
+    """A model alone as a folder that `load` reads: to share, without trainer state or paths of this machine.
+
+    `config` built the model. With `half` the weights are float16, half the size; the model that is loaded computes
+    in float32 all the same.
+    """
+    if Path(folder).exists():
+        raise LatflowError(f"{folder} exists already; name a folder that does not")
+    weights = halved(weights_of(model)) if half else weights_of(model)
+    run = Run.create(folder, evolve(config, {"data.data_dir": None}), model.spec, preset)
+    run.save(WEIGHTS, weights, {})
+    return run
+
+
+def halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Floats rounded to float16; one beyond its range is refused."""
+    found = {name: t.half() if t.is_floating_point() else t for name, t in tensors.items()}
+    for name, tensor in found.items():
+        if not tensor.isfinite().all():
+            largest, limit = float(tensors[name].abs().max()), torch.finfo(torch.float16).max
+            raise LatflowError(
+                f"{name} has a value of size {largest:g} and half precision ends at {limit:g}; "
+                "save the model in full precision"
+            )
+    return found
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -232,6 +267,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield new
         with new.open("rb+") as file:
             os.fsync(file.fileno())
+        open_up(new)  # safetensors writes private files
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)

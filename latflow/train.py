@@ -384,6 +384,11 @@ def train(
 def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run, bool]:
     """Go on with a run from its last checkpoint, with any number of processes."""
     run = Run.open(folder)
+    if run.alone:
+        raise LatflowError(
+            f"{folder} is a model alone, without the state of its training; train one like it from the start: "
+            f"latflow train --config {run.folder / 'config.json'}"
+        )
     with join(run.config.train.device) as world:
         corpus = data.load(run.config.data)
         if corpus.spec != run.spec:

@@ -1,6 +1,7 @@
 """The README's Python runs as it stands, and its commands exist."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,21 @@ def test_python_runs(block, tmp_path, monkeypatch, capsys):
     exec(compile(block, "README.md", "exec"), {})
     if "print" in block:
         assert len(capsys.readouterr().out.splitlines()) >= 4
+
+
+def test_what_needs_no_training_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    from latflow.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new.txt").write_text("The value of the expression is returned.\n")
+    section = README.split("## Try it without training")[1].split("\n## ")[0]
+    commands = re.findall(r"^    latflow (.+)$", section, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["sample", "plot", "score"]
+    for command in commands:
+        assert main(shlex.split(command, comments=True)) == 0, capsys.readouterr().err
+    assert {"jsb-sample.mid", "jsb-sample.wav", "jsb-sample.png", "pydoc-prior.png"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_commands_exist(capsys):

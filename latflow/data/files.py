@@ -22,12 +22,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
     partial = Path(name)
     try:
         yield partial
-        mask = os.umask(0)
-        os.umask(mask)
-        partial.chmod(0o666 & ~mask)  # mkstemp's files are private; this one is an ordinary file
+        open_up(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def open_up(path: Path) -> None:
+    """The mode of any new file, for one that was made private, as temporary files are."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import torch
 from matplotlib.figure import Figure
 
 from latflow import data
-from latflow.errors import LatflowError
+from latflow.data import fetch
+from latflow.errors import LatflowError, LatflowWarning
 from latflow.generate import sample
 from latflow.plots.curves import curves_figure
 from latflow.plots.modality import modality_figure
@@ -55,6 +57,10 @@ def _curves(args: argparse.Namespace) -> Figure:
         unit = f"{result.metrics['unit']} per {result.metrics['step_name']}"
         return curves_figure(result.curve, unit, result.preset)
     run = Run.open(path)
+    if run.alone:
+        raise LatflowError(
+            f"{args.folder} is a model alone, without metrics.jsonl; curves are of a run's training"
+        )
     return curves_figure(
         curve_of(run.metrics()), f"{run.spec.unit} per {run.spec.step_name}", run.folder.name
     )
@@ -65,9 +71,17 @@ def _roll(args: argparse.Namespace) -> Figure:
     if run.spec.kind != "music":
         raise LatflowError(f"{args.folder} is a run on {run.spec.kind}; this figure is of music")
     model, config = run.model(), run.config.data
-    test = data.load(config if args.data_dir is None else replace(config, data_dir=args.data_dir)).splits[
-        "test"
-    ]
+    if args.data_dir is not None:
+        config = replace(config, data_dir=args.data_dir)
+    if config.name in fetch.CORPORA and not fetch.find(config.name, config.data_dir, verify=False):
+        warnings.warn(
+            f"samples only: the data {config.name} is not on this machine (latflow data fetch {config.name})",
+            LatflowWarning,
+            stacklevel=2,
+        )
+        drawn = sample(model, args.n, temperature=args.temperature, seed=args.seed)
+        return roll_figure([(roll,) for roll in drawn], run.folder.name)
+    test = data.load(config).splits["test"]
     with seeded(args.seed, 7):
         chosen = torch.randperm(len(test))[: args.n].tolist()
     pairs = []

@@ -1,4 +1,4 @@
-"""Piano rolls: pieces of the data beside samples of the same lengths."""
+"""Piano rolls: pieces of the data beside samples of the same lengths, or samples alone."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from matplotlib.figure import Figure
 from latflow.data.base import LOWEST, NOTES
 
 
-def roll_figure(pairs: Sequence[tuple[np.ndarray, np.ndarray]], title: str = "") -> Figure:
-    """A row for each pair (data, sample) of (T, 88) rolls; only the notes that occur in any of them are shown."""
-    sounding = np.flatnonzero(np.any([roll.any(0) for pair in pairs for roll in pair], axis=0))
+def roll_figure(rows: Sequence[tuple[np.ndarray, ...]], title: str = "") -> Figure:
+    """A row for each (data, sample) or each (sample,) of (T, 88) rolls; only notes that occur in any are shown."""
+    sounding = np.flatnonzero(np.any([roll.any(0) for row in rows for roll in row], axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, NOTES - 1)
     low, high = max(0, low - 2), min(NOTES - 1, high + 2)
-    figure = Figure(figsize=(11, 0.6 + 2.2 * len(pairs)), layout="constrained")
-    panels = figure.subplots(len(pairs), 2, squeeze=False, sharey=True)
-    for row, pair in zip(panels, pairs, strict=True):
-        for axes, roll, colour in zip(row, pair, ("Blues", "Oranges"), strict=True):
+    columns = (("data", "Blues"), ("sample", "Oranges"))[-len(rows[0]) :]
+    figure = Figure(figsize=(5.5 * len(columns), 0.6 + 2.2 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), len(columns), squeeze=False, sharey=True)
+    for axes_of_row, row in zip(panels, rows, strict=True):
+        for axes, roll, (_, colour) in zip(axes_of_row, row, columns, strict=True):
             extent = (0, len(roll), LOWEST + low - 0.5, LOWEST + high + 0.5)
             sounds = np.asarray(roll, np.float32)[:, low : high + 1].T
             image = np.ma.masked_equal(0.8 * sounds, 0)
@@ -37,8 +38,8 @@ def roll_figure(pairs: Sequence[tuple[np.ndarray, np.ndarray]], title: str = "")
             axes.grid(axis="y", linewidth=0.4, alpha=0.6)
             mean = float(roll.sum(1).mean()) if len(roll) else 0.0
             axes.set_title(f"{mean:.1f} notes a step", fontsize=8, loc="right")
-    panels[0, 0].set_title("data", fontsize=11)
-    panels[0, 1].set_title("sample", fontsize=11)
+    for axes, (name, _) in zip(panels[0], columns, strict=True):
+        axes.set_title(name, fontsize=11)
     for axes in panels[-1]:
         axes.set_xlabel("time step")
     for axes in panels[:, 0]:

@@ -187,7 +187,8 @@ def test_print_config_is_a_config(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["presets"], ["train", "hmm-lstm", "--print_config"]]
+    "words",
+    [["--help"], ["train", "--help"], ["presets"], ["models"], ["train", "hmm-lstm", "--print_config"]],
 )
 def test_what_answers_at_once_does_not_import_torch(words):
     script = (

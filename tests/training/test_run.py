@@ -41,6 +41,13 @@ def test_holds_all_that_is_promised(trained):
     assert sum(spec["length_counts"]) == 80
 
 
+def test_its_files_are_no_more_private_than_others(trained, tmp_path):
+    """safetensors writes files that only their owner may read; a folder that is shared must not hold them."""
+    (tmp_path / "other").touch()
+    modes = {path.stat().st_mode for path in trained.folder.iterdir()}
+    assert modes == {(tmp_path / "other").stat().st_mode}
+
+
 def test_load_needs_no_data_and_no_other_file(copy):
     """Another process, another working folder, only what one would share; the same likelihoods to the bit."""
     (copy.folder / TRAINER).unlink()
