@@ -18,11 +18,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torch.nn.functional import linear, one_hot
 
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.data.base import Batch, DataSpec
 from latflow.data.files import replacing
-from latflow.flows import LSTM, MADE, Autoregressive, LSTMContext, Packing, Positions, SequenceFlow, fast
+from latflow.flows import LSTM, MADE, Autoregressive, LSTMContext, Packing, Positions, fast
 from latflow.memory import keep_freed_memory
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel, build
 from latflow.plots.save import save
@@ -147,6 +148,23 @@ def plain_torch() -> Iterator[None]:
         fast.AVAILABLE = before
 
 
+@contextmanager
+def one_hot_positions() -> Iterator[None]:
+    """Position features as the paper writes them: a product with one-hots of width max_T, no look-up."""
+
+    def multiply(self: Positions, step: Tensor, remaining: Tensor) -> Tensor:
+        pairs = ((step, self.start), (remaining, self.end))
+        start, end = (one_hot(index, self.max_T).to(table) @ table for index, table in pairs)
+        return start + end if self.mix is None else linear(torch.cat([start, end], -1), self.mix)
+
+    before = Positions.forward
+    Positions.forward = multiply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Positions.forward = before  # type: ignore[method-assign]
+
+
 def random_batch(spec: DataSpec, size: int, length: int) -> Batch:
     """Sequences of one length."""
     if spec.emission == "categorical":
@@ -214,21 +232,28 @@ def evaluation(model_name: str, size: Size, length: int, peak: float) -> dict[st
 
 @torch.no_grad()
 def sample_straightforward(model: SequenceModel, lengths: Tensor) -> Tensor:
-    """Generation the straightforward way: eager, module after module, a full pass of each network per dimension."""
-    packing = Packing(lengths)
-    with plain_torch():
-        if isinstance(model, LSTMLanguageModel):
-            return model._sample_plain(packing, 1.0, False, None)
-        assert isinstance(model, LatentSequenceModel)
-        prior: SequenceFlow = model.prior
-        if not isinstance(prior.hidden, Autoregressive):
-            return model._sample(packing, 1.0, False, None)
+    """Generation from a model that is autoregressive across hidden, the straightforward way: eager, module after
+    module, positions as one-hots, a full pass of each network per dimension."""
+    assert isinstance(model, LatentSequenceModel)
+    assert isinstance(model.prior.hidden, Autoregressive)
+    packing, prior = Packing(lengths), model.prior
+    with plain_torch(), one_hot_positions():
         eps = torch.randn(packing.rows, prior.size)
         if prior.time == "af":
-            z, _ = prior._serial(prior.hidden.forward_plain, eps, packing)
+            z, _ = prior._serial(model.prior.hidden.forward_plain, eps, packing)
         else:
-            z, _ = prior.hidden.forward_plain(eps, prior.context.whole(eps, packing))
-        return model.emission.sample(z, packing)
+            z, _ = model.prior.hidden.forward_plain(eps, prior.context.whole(eps, packing))
+        return packing.unpack(model.emission.sample(z, packing))
+
+
+@torch.no_grad()
+def sample_plain(model: SequenceModel, lengths: Tensor) -> Tensor:
+    """Generation without compiled kernels; the baseline's loop one module after the other."""
+    with plain_torch():
+        if isinstance(model, LSTMLanguageModel):
+            packing = Packing(lengths)
+            return packing.unpack(model._sample_plain(packing, 1.0, False, None))
+        return model.sample(lengths)
 
 
 def sampling(
@@ -249,7 +274,7 @@ def sampling(
                 row = {"model": name, "data": spec.kind, "size": size.name, "batch": batch, "T": length}
                 row["seconds"] = seconds
                 if name in ("IAF/SCF", "LSTM"):
-                    row["plain torch"] = best(lambda: sample_straightforward(model, given), 3, 10)  # noqa: B023
+                    row["plain torch"] = best(lambda: sample_plain(model, given), 3, 10)  # noqa: B023
                 rows.append(row)
     return rows
 

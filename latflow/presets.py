@@ -150,7 +150,7 @@ SMALL_TEXT: Diff = {
     "train.lr": 4e-3,
     "train.clip": 1.0,
     "train.epochs": 2,
-    "train.kl_steps": (300, 700),
+    "train.kl_steps": (0, 2000),
     "train.lr_decay": 1,
     "train.patience": 1000,
 }

@@ -45,7 +45,7 @@ class _Carried(NamedTuple):
     layers: State
     features: Sequence[Tensor]
     """Position features of step t+1, for t = 0, 1, …"""
-    weights: list[tuple[DeferredWeight, DeferredWeight]]
+    weights: list[DeferredWeight]
 
 
 class LSTMContext(Context):

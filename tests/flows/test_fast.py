@@ -171,6 +171,27 @@ def test_an_lstm_without_gradients_gives_the_numbers_of_training(bidirectional):
     torch.testing.assert_close(found, lstm(x, packing).detach(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("_kernels")
+def test_steps_with_the_product_the_other_way_round_give_the_numbers_of_training(monkeypatch):
+    lstm = LSTM(4, 6, 2)
+    randomise(lstm)
+    x, features = torch.randn(3, 20, 4), torch.randn(3, 20, 24)
+    state = [(torch.randn(20, 6), torch.randn(20, 6)) for _ in range(2)]
+
+    def run():
+        outputs, now = [], state
+        for t, n in enumerate((20, 20, 17)):  # three sequences end before the last step
+            output, now = lstm.step(x[t, :n], [(h[:n], c[:n]) for h, c in now], features[t, :n])
+            outputs.append(output)
+        return torch.cat(outputs)
+
+    expected = run().detach()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with torch.no_grad():
+        found = run()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(("sequences", "samples"), [(1, 1), (3, 1), (2, 4)])
 def test_torchs_fused_layer_gives_the_numbers_of_training(monkeypatch, bidirectional, sequences, samples):
