@@ -157,7 +157,7 @@ def _add_data(commands: Any) -> None:
 
 def _add_bench(commands: Any) -> None:
     bench = commands.add_parser("bench", help="measure speed and memory on this machine")
-    bench.add_argument("--quick", action="store_true", help="the stated targets only, at fewer lengths")
+    bench.add_argument("--quick", action="store_true", help="the stated targets only")
     bench.add_argument("--json", metavar="FILE", help="write all numbers here")
     bench.add_argument(
         "--figure", metavar="FILE", help="draw generation time against length here (.png and .svg)"

@@ -107,13 +107,13 @@ class LSTM(nn.Module):
             columns = None if features is None else features.view(steps, -1, self.gate_size)[:, 0, own]
             if direction == 1:
                 inputs, columns = inputs.flip(0), None if columns is None else columns.flip(0)
-            parts = []
-            for begin in range(0, steps, CHUNK):
-                part, weight = inputs[begin : begin + CHUNK], matrix
+            parts, size = [], steps if columns is None else CHUNK
+            for begin in range(0, steps, size):
+                part, weight = inputs[begin : begin + size], matrix
                 if columns is not None:
                     hot = torch.eye(len(part), dtype=x.dtype)[:, None].expand(-1, n, -1)
                     part = torch.cat([part, hot], -1)
-                    weight = torch.cat([matrix, columns[begin : begin + CHUNK].t()], 1)
+                    weight = torch.cat([matrix, columns[begin : begin + size].t()], 1)
                 weights = (weight, recurrent, bias, torch.zeros_like(bias))
                 output, *state = torch.lstm(part, state, weights, True, 1, 0.0, False, False, False)
                 parts.append(output)
