@@ -135,8 +135,8 @@ def _width(units: int, latent: int, network: int) -> Diff:
 
 
 SMALL_TEXT: Diff = {
-    **_width(64, 12, 48),
-    "model.prior.layers": 2,
+    **_width(64, 4, 48),
+    "model.prior.layers": 4,
     "model.prior.lstm_layers": 1,
     "model.prior.lstm_units": 128,
     "model.prior.dropout": 0.0,
@@ -145,12 +145,12 @@ SMALL_TEXT: Diff = {
     "model.baseline.layers": 1,
     "model.baseline.units": 128,
     "model.baseline.dropout": 0.0,
-    "train.batch_size": 32,
+    "train.batch_size": 16,
     "train.samples": 1,
-    "train.lr": 4e-3,
+    "train.lr": 3e-3,
     "train.clip": 1.0,
     "train.epochs": 2,
-    "train.kl_steps": (0, 2000),
+    "train.kl_steps": (0, 3000),
     "train.lr_decay": 1,
     "train.patience": 1000,
 }
