@@ -408,9 +408,9 @@ def lstm_cell(gates, c, h, tanh_c):  # pragma: no cover (compiled)
     gates (n, 4 units) in the order i, f, g, o are overwritten with their values; c (n, units) is updated,
     h and `tanh_c` (n, units) are written.
     """
-    n, units = c.shape
+    units = c.shape[1]
     half = np.float32(0.5)
-    for row in range(n):
+    for row in range(gates.shape[0]):
         # Short loops over few arrays: the compiler must see that they do not overlap to make them vectors.
         gate, c_row, h_row, tanh_row = gates[row], c[row], h[row], tanh_c[row]
         i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
@@ -428,20 +428,35 @@ def lstm_cell(gates, c, h, tanh_c):  # pragma: no cover (compiled)
             h_row[k] = o[k] * tanh_row[k]
 
 
+@_jit()
+def lstm_rows(gates, begin, end, c, h, output, h_before, c_before, tanh_c):  # pragma: no cover (compiled)
+    """`lstm_cell` for the packed rows `begin` to `end` of a layer, whose states are the first of c and h.
+
+    `output` and, if they have rows at all, what the backward pass needs are written beside it.
+    """
+    n, keep = end - begin, h_before.shape[0] > 0
+    if keep:
+        h_before[begin:end] = h[:n]
+        c_before[begin:end] = c[:n]
+    lstm_cell(gates[begin:end], c, h, tanh_c[begin:end] if keep else tanh_c[:n])
+    output[begin:end] = h[:n]
+
+
 @_jit(error_model="numpy", fastmath=_REASSOCIATE)
-def lstm_cell_backward(
-    gates, c_before, tanh_c, grad, grad_h, grad_c, grad_gates
+def lstm_rows_backward(
+    gates, begin, end, c_before, tanh_c, grad, grad_h, grad_c, grad_gates
 ):  # pragma: no cover (compiled)
     """From the gradients of h_t, `grad` from outside and `grad_h` through the next step, and of c_t: that of the gates'
     inputs, and of c_{t-1} in the place of that of c_t."""
-    n, units = c_before.shape
+    units = c_before.shape[1]
     one = np.float32(1)
-    for row in range(n):
+    for row in range(begin, end):
         gate, out = gates[row], grad_gates[row]
         i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
         grad_i, grad_f = out[:units], out[units : 2 * units]
         grad_g, grad_o = out[2 * units : 3 * units], out[3 * units :]
-        before, squashed, dh, dc, outside = c_before[row], tanh_c[row], grad_h[row], grad_c[row], grad[row]
+        before, squashed, outside = c_before[row], tanh_c[row], grad[row]
+        dh, dc = grad_h[row - begin], grad_c[row - begin]
         for k in range(units):
             dh[k] += outside[k]
         for k in range(units):

@@ -242,20 +242,25 @@ class _Recurrence(torch.autograd.Function):
         ctx.packing, ctx.backwards = packing, backwards
         gates = inputs.data
         h_before, c_before, tanh_c = (gates.new_empty(rows if keep else 0, units) for _ in range(3))
-        output, squashed = gates.new_empty(rows, units), gates.new_empty(packing.active[0], units)
+        output, working = gates.new_empty(rows, units), gates.new_empty(packing.active[0], units)
         transposed = weight.t()
         h, c = h0.clone(), c0.clone()
-        kernels = _kernels(packing.active[0] * 4 * units, gates)
-        for t in _time_order(packing, backwards):
-            at, n = packing.at(t), packing.active[t]
-            gate, h_n, c_n, tanh_n = gates[at], h[:n], c[:n], tanh_c[at] if keep else squashed[:n]
-            if keep:
-                h_before[at] = h_n
-                c_before[at] = c_n
-            gate.addmm_(h_n, transposed)
-            if kernels is not None:
-                kernels.lstm_cell(gate.numpy(), c_n.numpy(), h_n.numpy(), tanh_n.numpy())
-            else:
+        if (kernels := _kernels(packing.active[0] * 4 * units, gates)) is not None:
+            states = (c, h, output, h_before, c_before, tanh_c if keep else working)
+            arrays = tuple(state.numpy() for state in states)
+            gate_array = gates.numpy()
+            for t in _time_order(packing, backwards):
+                begin, end = packing.offsets[t : t + 2]
+                gates[begin:end].addmm_(h[: end - begin], transposed)
+                kernels.lstm_rows(gate_array, begin, end, *arrays)
+        else:
+            for t in _time_order(packing, backwards):
+                at, n = packing.at(t), packing.active[t]
+                gate, h_n, c_n, tanh_n = gates[at], h[:n], c[:n], tanh_c[at] if keep else working[:n]
+                if keep:
+                    h_before[at] = h_n
+                    c_before[at] = c_n
+                gate.addmm_(h_n, transposed)
                 gate[:, : 2 * units].sigmoid_()
                 i, f, g, o = gate.chunk(4, -1)
                 g.tanh_()
@@ -263,7 +268,7 @@ class _Recurrence(torch.autograd.Function):
                 c_n.mul_(f).addcmul_(i, g)
                 torch.tanh(c_n, out=tanh_n)
                 torch.mul(o, tanh_n, out=h_n)
-            output[at] = h_n
+                output[at] = h_n
         if keep:
             ctx.save_for_backward(weight, gates, h_before, c_before, tanh_c)
         return output
@@ -274,20 +279,25 @@ class _Recurrence(torch.autograd.Function):
         weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
         packing: Packing = ctx.packing
         grad, rows, units = grad.contiguous(), len(gates), weight.shape[1]
-        one = gates.new_ones(())
         grad_gates = gates.new_empty(rows, 4 * units)
         grad_h, grad_c = (gates.new_zeros(packing.active[0], units) for _ in range(2))
-        # Working space of one step, which stays in the cache.
-        slope, wide = gates.new_empty(packing.active[0], units), gates.new_empty(packing.active[0], 2 * units)
-        kernels = _kernels(packing.active[0] * 4 * units, gates, grad)
-        for t in reversed(_time_order(packing, ctx.backwards)):
-            at, n = packing.at(t), packing.active[t]
-            gate, before, squashed, out = gates[at], c_before[at], tanh_c[at], grad_gates[at]
-            dh, dc, s, w = grad_h[:n], grad_c[:n], slope[:n], wide[:n]
-            if kernels is not None:
-                arrays = (part.numpy() for part in (gate, before, squashed, grad[at], dh, dc, out))
-                kernels.lstm_cell_backward(*arrays)
-            else:
+        order = reversed(_time_order(packing, ctx.backwards))
+        if (kernels := _kernels(packing.active[0] * 4 * units, gates, grad)) is not None:
+            gate_array = gates.numpy()
+            arrays = tuple(a.numpy() for a in (c_before, tanh_c, grad, grad_h, grad_c, grad_gates))
+            for t in order:
+                begin, end = packing.offsets[t : t + 2]
+                kernels.lstm_rows_backward(gate_array, begin, end, *arrays)
+                torch.mm(grad_gates[begin:end], weight, out=grad_h[: end - begin])
+        else:
+            one = gates.new_ones(())
+            # Working space of one step, which stays in the cache.
+            slope = gates.new_empty(packing.active[0], units)
+            wide = gates.new_empty(packing.active[0], 2 * units)
+            for t in order:
+                at, n = packing.at(t), packing.active[t]
+                gate, squashed, out = gates[at], tanh_c[at], grad_gates[at]
+                dh, dc, s, w = grad_h[:n], grad_c[:n], slope[:n], wide[:n]
                 i, f, g, o = gate.chunk(4, -1)
                 grad_i, grad_f, grad_g, grad_o = out.chunk(4, -1)
                 dh.add_(grad[at])
@@ -296,14 +306,14 @@ class _Recurrence(torch.autograd.Function):
                 torch.mul(dh, o, out=s)
                 dc.add_(s).addcmul_(s.mul_(squashed), squashed, value=-1)
                 torch.mul(dc, g, out=grad_i)
-                torch.mul(dc, before, out=grad_f)
+                torch.mul(dc, c_before[at], out=grad_f)
                 torch.mul(dc, i, out=grad_g)
                 both = gate[:, : 2 * units]
                 out[:, : 2 * units].mul_(torch.addcmul(both, both, both, value=-1, out=w))
                 grad_g.mul_(torch.addcmul(one, g, g, value=-1, out=s))
                 grad_o.mul_(torch.addcmul(o, o, o, value=-1, out=s))
                 dc.mul_(f)
-            torch.mm(out, weight, out=dh)
+                torch.mm(out, weight, out=dh)
         return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
 
 
