@@ -136,8 +136,13 @@ def command(preset: str, config: Config) -> str:
     changed = changes(preset, config)
     if not changed:
         return command_of(preset)
-    options = " ".join(f"--{name} {shlex.quote(json.dumps(ours))}" for name, (ours, _) in changed.items())
+    options = " ".join(f"--{name} {shlex.quote(_typed(ours))}" for name, (ours, _) in changed.items())
     return f"latflow train {preset} {options} && {command_of(preset)}"
+
+
+def _typed(value: Any) -> str:
+    """A field's value as the command line takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _is_how(name: str) -> bool:

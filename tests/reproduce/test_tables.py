@@ -2,14 +2,17 @@
 
 import json
 import re
+import shlex
 
 import pytest
 
+from latflow.config import evolve
 from latflow.errors import LatflowError
+from latflow.options import parse_train
 from latflow.presets import PAPER, PRESETS
 from latflow.reproduce.page import page
 from latflow.reproduce.render import as_json, as_latex, as_markdown, as_text, fill, latex_escape, write
-from latflow.reproduce.result import Result, curve_of, read_results, result_path, run_status
+from latflow.reproduce.result import Result, command, curve_of, read_results, result_path, run_status
 from latflow.reproduce.tables import TABLES, choose, command_of, find_tables
 from tests.reproduce.fake import fake, renamed
 
@@ -275,3 +278,11 @@ def test_the_command_of_a_changed_run_names_its_fields():
         "latflow train jsb-af-af --train.lr 0.0005 --train.kl_steps '[9, 9]' && latflow reproduce table3"
         in text
     )
+
+
+def test_the_command_of_a_changed_run_gives_its_config_back():
+    changed = {"train.optimizer": "adam", "train.kl_steps": (9, 9), "train.lr": 0.5, "model.position_rank": 4}
+    config = evolve(PRESETS["jsb-lstm"].config, changed)
+    words = shlex.split(command("jsb-lstm", config).split(" && ")[0])
+    assert words[:2] == ["latflow", "train"]
+    assert parse_train(words[2:]).config == config
