@@ -49,6 +49,7 @@ class State:
     updates: int = 0
     """Steps of the optimizer, skipped ones included."""
     lr: float = 0.0
+    """The learning rate, without the cosine of its end."""
     best: float = math.inf
     """Lowest validation -ELBO, in the unit of the data."""
     best_epoch: int = 0
@@ -142,9 +143,8 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, c.clip or math.inf)
         s.batch, s.updates = s.batch + len(group), s.updates + 1
         if math.isfinite(sums[0]) and bool(norm.isfinite()):
-            lr = s.lr * cosine(c, s.epoch + s.batch / len(self.batches))
             for settings in self.optimizer.param_groups:
-                settings["lr"] = lr
+                settings["lr"] = self.lr
             self.optimizer.step()
             self._average()
             s.bad_in_row = 0
@@ -212,7 +212,7 @@ class Trainer:
         self._line(
             {**line, "valid": valid, "unit": metrics.name, "seconds": s.seconds, "bad_steps": s.bad_steps}
         )
-        self.reporter.epoch(s.epoch, c.epochs, weight, s.lr, train, metrics, better)
+        self.reporter.epoch(s.epoch, c.epochs, weight, self.lr, train, metrics, better)
         if collapsed:
             self.reporter.warn(
                 f"the KL is {metrics.kl:.4f} {metrics.name}: the posterior has collapsed and the latent says nothing; "
@@ -244,7 +244,7 @@ class Trainer:
         if s.bad_in_row >= c.max_bad_steps:
             raise LatflowError(
                 f"{s.bad_in_row} steps in a row had a loss or gradient that is not finite, the last at {where}; "
-                f"lower train.lr (now {s.lr:g}) or train.clip (now {c.clip:g}), and see the lines before "
+                f"lower train.lr (now {self.lr:g}) or train.clip (now {c.clip:g}), and see the lines before "
                 f"'skipped' in {self.run.folder / 'metrics.jsonl'}; the last checkpoint is kept"
             )
 
@@ -268,11 +268,17 @@ class Trainer:
         finally:
             set_weights(self.model, now, "memory")
 
+    @property
+    def lr(self) -> float:
+        """The learning rate at this place of the training."""
+        s = self.state
+        return s.lr * cosine(self.config, s.epoch + s.batch / len(self.batches))
+
     # What is written.
 
     def _position(self, weight: float) -> dict[str, Any]:
         s = self.state
-        known = {"kl_weight": weight, "lr": s.lr} if math.isfinite(weight) else {}
+        known = {"kl_weight": weight, "lr": self.lr} if math.isfinite(weight) else {}
         return {"epoch": s.epoch, "batch": s.batch, "updates": s.updates, **known}
 
     def train_figures(self, sums: list[float]) -> dict[str, float | None]:

@@ -78,6 +78,14 @@ def test_learning_rate_drops_on_a_plateau_once_the_kl_weight_is_one(tmp_path, mo
     assert trainer.state.best_epoch == 7
 
 
+def test_the_learning_rate_that_is_shown_is_the_one_in_use(tmp_path):
+    settings = config(train__epochs=4, train__lr_decay=2, data__train_size=8)
+    trainer = trainer_of(settings, tmp_path / "run")
+    trainer.fit()
+    rates = [line["lr"] for line in trainer.run.metrics() if line["kind"] == "epoch"]
+    assert rates == pytest.approx([settings.train.lr * share for share in (1, 1, 0.5, 0)])
+
+
 def test_early_stop(tmp_path, monkeypatch):
     settings = config(train__epochs=50, train__early_stop=3, train__kl_steps=(0, 0), data__train_size=8)
     trainer = trainer_of(settings, tmp_path / "run")
