@@ -202,15 +202,9 @@ def training(model_name: str, size: Size, length: int, peak: float) -> dict[str,
     samples = 1 if model.exact else size.samples
     batch = random_batch(TEXT, size.batch, length)
     seconds = best(training_step(model, batch, samples), 2)
-    rate = 3 * count_flops(model, size.batch * length, samples) / seconds
-    return {
-        "model": model_name,
-        "size": size.name,
-        "T": length,
-        "seconds": seconds,
-        "flops": rate,
-        "share": rate / peak,
-    }
+    return _against_peak(
+        model_name, size, length, seconds, 3 * count_flops(model, size.batch * length, samples), peak
+    )
 
 
 def evaluation(model_name: str, size: Size, length: int, peak: float) -> dict[str, Any]:
@@ -219,15 +213,17 @@ def evaluation(model_name: str, size: Size, length: int, peak: float) -> dict[st
     samples = 1 if model.exact else 50
     batch = random_batch(TEXT, size.batch, length)
     seconds = best(lambda: model.nll(batch, 50, 10), 1)
-    rate = count_flops(model, size.batch * length, samples) / seconds
-    return {
-        "model": model_name,
-        "size": size.name,
-        "T": length,
-        "seconds": seconds,
-        "flops": rate,
-        "share": rate / peak,
-    }
+    return _against_peak(
+        model_name, size, length, seconds, count_flops(model, size.batch * length, samples), peak
+    )
+
+
+def _against_peak(
+    model: str, size: Size, length: int, seconds: float, flops: float, peak: float
+) -> dict[str, Any]:
+    rate = flops / seconds
+    about = {"model": model, "size": size.name, "T": length}
+    return {**about, "seconds": seconds, "flops": rate, "share": rate / peak}
 
 
 @torch.no_grad()
