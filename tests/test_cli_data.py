@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from latflow import cli
+from latflow.cli.fields import field_docs
 from latflow.data import CATALOGUE, fetch
 
 
@@ -140,6 +141,6 @@ def test_every_option_of_the_data_config_is_explained() -> None:
 
     from latflow.config import DataConfig
 
-    documented = cli.field_docs(DataConfig)
+    documented = field_docs(DataConfig)
     assert set(documented) == {field.name for field in fields(DataConfig)}
     assert all(documented.values())

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
+from latflow.cli.options import parse_train
 from latflow.config import evolve
 from latflow.errors import LatflowError
-from latflow.options import parse_train
 from latflow.presets import PAPER, PRESETS
 from latflow.reproduce.page import page
 from latflow.reproduce.render import as_json, as_latex, as_markdown, as_text, fill, latex_escape, write

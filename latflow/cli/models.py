@@ -1,4 +1,4 @@
-"""The commands that need a model: call, print. `latflow.cli` parses and catches what goes wrong."""
+"""The commands that need a model: call, print."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from latflow import data
+from latflow.bench import run as measure
+from latflow.cli.options import TrainOptions
 from latflow.data.base import Corpus
+from latflow.demo import demo as show
 from latflow.distributed import World, choose_device, join
 from latflow.errors import LatflowError
 from latflow.evaluate import evaluate as evaluate_split
@@ -19,7 +22,6 @@ from latflow.generate import sample as draw
 from latflow.generate import score as score_all
 from latflow.memory import keep_freed_memory
 from latflow.models import SequenceModel
-from latflow.options import TrainOptions
 from latflow.presets import PRESETS
 from latflow.report import Reporter
 from latflow.run import Run, save
@@ -133,4 +135,15 @@ def export(args: argparse.Namespace) -> int:
     made = save(run.model(), args.out, run.config, preset=run.preset, half=args.half)
     size = sum(file.stat().st_size for file in made.folder.iterdir())
     print(f"{made.folder}: {size / 1e6:.2f} MB")
+    return 0
+
+
+def demo(args: argparse.Namespace) -> int:
+    """`latflow demo`."""
+    return show(Path(args.out))
+
+
+def bench(args: argparse.Namespace) -> int:
+    """`latflow bench`."""
+    measure(args.quick, args.json, args.figure)
     return 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from latflow.cli.fields import field_docs
 from latflow.config import Config, flatten, from_dict, to_dict
 from latflow.errors import LatflowError
 from latflow.presets import find
@@ -29,6 +30,17 @@ class TrainOptions:
     quiet: bool
     print_config: str | None
     """The resolved config as YAML, if it is to be printed and nothing else done."""
+
+
+def train(args: argparse.Namespace) -> int:
+    """`latflow train`."""
+    options = parse_train(args.words)
+    if options.print_config is not None:
+        print(options.print_config, end="")
+        return 0
+    from latflow.cli.models import train
+
+    return train(options)
 
 
 def parse_train(words: list[str]) -> TrainOptions:
@@ -64,8 +76,6 @@ def parse_train(words: list[str]) -> TrainOptions:
 def _parser() -> Any:
     from jsonargparse import ArgumentParser
 
-    from latflow.cli import field_docs
-
     parser = ArgumentParser(
         prog="latflow train",
         usage="latflow train PRESET [--config FILE] [--any.field VALUE ...] [--run DIR] | latflow train --resume RUN",
@@ -85,19 +95,19 @@ def _parser() -> Any:
     parser.add_argument("--resume", metavar="RUN", help="go on with this run from its last checkpoint")
     parser.add_argument("--quiet", action="store_true", help="print warnings only")
     parser.add_class_arguments(Config)
-    docs = _docs(Config, "", field_docs)
+    docs = _docs(Config, "")
     for action in parser._actions:
         if action.dest in docs:
             action.help = docs[action.dest].replace("\n    ", " ").replace("%", "%%")
     return parser
 
 
-def _docs(cls: Any, prefix: str, field_docs: Any) -> dict[str, str]:
+def _docs(cls: Any, prefix: str) -> dict[str, str]:
     """Dotted names of all fields and the docstrings below them."""
     found = {f"{prefix}{name}": text for name, text in field_docs(cls).items()}
     for name, value in vars(cls()).items():
         if hasattr(value, "__dataclass_fields__"):
-            found |= _docs(type(value), f"{prefix}{name}.", field_docs)
+            found |= _docs(type(value), f"{prefix}{name}.")
     return found
 
 
