@@ -17,17 +17,26 @@ AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 
 
 def kernels(*tensors: Tensor) -> ModuleType | None:
-    """The kernels, if they can work on these tensors now."""
-    if not AVAILABLE or torch.is_grad_enabled():
+    """The kernels of generation, if they can work on these tensors now."""
+    if not _usable(tensors, torch.float32, torch.float64):
         return None
-    for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.dtype not in (torch.float32, torch.float64):
-            return None
-    from latflow.flows import kernels as module
+    from latflow.flows import kernels
 
-    return module
+    return kernels
 
 
-def single_precision(*tensors: Tensor) -> ModuleType | None:
-    """The same for the kernels written for float32 alone."""
-    return kernels(*tensors) if all(tensor.dtype == torch.float32 for tensor in tensors) else None
+def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of the LSTM, if they can work on these tensors now."""
+    if not _usable(tensors, torch.float32):
+        return None
+    from latflow.flows import lstm_kernels
+
+    return lstm_kernels
+
+
+def _usable(tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> bool:
+    return (
+        AVAILABLE
+        and not torch.is_grad_enabled()
+        and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
+    )

@@ -1,4 +1,4 @@
-"""Compiled fast paths, each equal to its torch twin to rounding. Imported only where numba is installed.
+"""Compiled generation, equal to its torch twin to rounding. Imported only where numba is installed.
 
 `made_forward` generates from a stack of masked flows. Dimension after dimension, each hidden unit is computed once,
 as soon as the dimensions it sees are known: a unit of degree m waits for the first m dimensions, and degrees are
@@ -19,14 +19,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_REASSOCIATE = {"reassoc", "contract", "nsz"}
+from latflow.flows.jit import REASSOCIATE, jit
+
 _STRAIGHT: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
 """For scalar code without calls and branches, which the compiler makes vector instructions of in a loop."""
 BLOCK = 32
@@ -34,25 +34,12 @@ BLOCK = 32
 AFFINE, NLSQ = 0, 1
 
 
-def _jit(**options: Any) -> Callable:
-    """numba.njit, kept on disk where a folder can be written."""
-
-    def decorate(function: Callable) -> Callable:
-        function = inspect.unwrap(function)  # the tests wrap every function to check shapes
-        try:
-            return numba.njit(cache=True, nogil=True, **options)(function)
-        except RuntimeError:  # no folder for the cache: compile again in every process
-            return numba.njit(nogil=True, **options)(function)
-
-    return decorate
-
-
 def _intrinsic(function: Callable) -> Any:
     """numba's, with a type that lets it be called without its first argument."""
     return intrinsic(inspect.unwrap(function))
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _exp_parts(x):  # pragma: no cover (compiled)
     """2^n and e^r - 1 of e^x = 2^n e^r, |r| <= log(2)/2, in float64 to a rounding, for |x| <= 700.
 
@@ -76,7 +63,7 @@ def _exp_parts(x):  # pragma: no cover (compiled)
     return power, p * (r * r) + r
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _exp(x):  # pragma: no cover (compiled)
     """e^x; beyond ±700, where float64 soon ends, that of ±700."""
     x = 700.0 if x > 700.0 else x
@@ -85,7 +72,7 @@ def _exp(x):  # pragma: no cover (compiled)
     return power + power * rest
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _tanh64(x):  # pragma: no cover (compiled)
     """-m / (2 + m) for x > 0, m = e^(-2x) - 1: nothing cancels, whatever the size of x."""
     double = -2 * abs(x)
@@ -96,7 +83,7 @@ def _tanh64(x):  # pragma: no cover (compiled)
     return value if x < 0 else -value
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _cbrt(x):  # pragma: no cover (compiled)
     """The cube root of a normal x > 0 to 1e-5: a third of the exponent bits, then a step of Halley's method."""
     third = (np.float64(x).view(np.uint64) >> np.uint64(32)) * np.uint64(0x55555556)
@@ -105,7 +92,7 @@ def _cbrt(x):  # pragma: no cover (compiled)
     return s * (cube + 2 * x) / (2 * cube + x)
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _cubic_root(w, kappa):  # pragma: no cover (compiled)
     """Cardano's start, as in `scalar._cubic_root`; beyond |w| = 20, w itself is close enough."""
     p = 1 - w * w * (1 / 3)
@@ -119,7 +106,7 @@ def _cubic_root(w, kappa):  # pragma: no cover (compiled)
     return near if abs(w) <= 20 else w
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _newton(delta, w, kappa, g):  # pragma: no cover (compiled)
     """h(δ) = δ + κ / (1 + (g + δ)²) - w of `NLSq.forward`, and its slope."""
     u = g + delta
@@ -127,7 +114,7 @@ def _newton(delta, w, kappa, g):  # pragma: no cover (compiled)
     return delta + kappa * r - w, 1 - 2 * kappa * (u * r) * r
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _root(w, kappa, g):  # pragma: no cover (compiled)
     """The root of h after two steps of Newton's method, and by how much the last was too long to be the last.
 
@@ -146,7 +133,7 @@ def _root(w, kappa, g):  # pragma: no cover (compiled)
     return delta, abs(step) - (1e-9 + 1e-14 * (abs(delta) + abs(g)))
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _bracketed_root(w, kappa, g):  # pragma: no cover (compiled)
     """The root of h by Newton's method, by bisection wherever a step would leave the bracket: always converges."""
     low, high = w - max(kappa, 0.0), w - min(kappa, 0.0)
@@ -166,7 +153,7 @@ def _bracketed_root(w, kappa, g):  # pragma: no cover (compiled)
     return delta
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def nlsq_forward(eps, a, log_b, kappa, log_d, g):  # pragma: no cover (compiled)
     """z and log dz/deps of `NLSq.forward`, for one number."""
     d = _exp(log_d)
@@ -177,7 +164,7 @@ def nlsq_forward(eps, a, log_b, kappa, log_d, g):  # pragma: no cover (compiled)
     return delta / d, -(log_b + math.log(_newton(delta, w, kappa, g)[1]))
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _scalar_forward(kind, settings, eps, raw):  # pragma: no cover (compiled)
     if kind == AFFINE:
         log_b = settings[1] * raw[1]
@@ -186,7 +173,7 @@ def _scalar_forward(kind, settings, eps, raw):  # pragma: no cover (compiled)
     return nlsq_forward(eps, raw[0], settings[1] * raw[1], kappa, settings[3] * raw[3], raw[4])
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _affine_block(z, raw, settings, logdet):  # pragma: no cover (compiled)
     """z (B,) holds eps and becomes z for raw (2, B); log dz/deps is added to `logdet`."""
     a, b = raw[0], raw[1]
@@ -196,7 +183,7 @@ def _affine_block(z, raw, settings, logdet):  # pragma: no cover (compiled)
         logdet[i] += log_b
 
 
-@_jit(**_STRAIGHT)
+@jit(**_STRAIGHT)
 def _nlsq_block(z, raw, settings, logdet, slopes, work):  # pragma: no cover (compiled)
     """z (B,) holds eps and becomes z for raw (5, B); -log b is added to `logdet`, and `slopes` are multiplied by
     what else there is of deps/dz. `work` (5, B) is overwritten."""
@@ -218,7 +205,7 @@ def _nlsq_block(z, raw, settings, logdet, slopes, work):  # pragma: no cover (co
         logdet[i] -= settings[1] * log_b[i]
 
 
-@_jit(fastmath=_REASSOCIATE)
+@jit(fastmath=REASSOCIATE)
 def _dot(a, b, start, stop):  # pragma: no cover (compiled)
     total = a[0] * 0
     for k in range(start, stop):
@@ -226,7 +213,7 @@ def _dot(a, b, start, stop):  # pragma: no cover (compiled)
     return total
 
 
-@_jit()
+@jit()
 def _one_row(z, context, first, between, biases, last, last_bias, starts, kind, settings):  # pragma: no cover
     """z (H,) holds eps and becomes z. `context` (J, units) is what the context adds to each layer's first units."""
     layers, units, size = first.shape
@@ -298,14 +285,14 @@ def _add_product(_, out, matrix, rows, start, stop):  # pragma: no cover (compil
     return types.void(out, matrix, rows, start, stop), generate
 
 
-@_jit()
+@jit()
 def _relu(y):  # pragma: no cover (compiled)
     for unit in range(y.shape[0]):
         for b in range(y.shape[1]):
             y[unit, b] = max(y[unit, b], y[unit, b] * 0)
 
 
-@_jit()
+@jit()
 def _block(
     z, rows, logdet, context, first, between, biases, last, last_bias, starts, kind, settings
 ):  # pragma: no cover
@@ -349,7 +336,7 @@ def _block(
                     slopes[b] = 1
 
 
-@_jit()
+@jit()
 def made_forward(
     eps, context, first, between, biases, last, last_bias, starts, kind, settings
 ):  # pragma: no cover
@@ -379,95 +366,3 @@ def made_forward(
         z[begin:end] = columns[:, : end - begin].T
         total[begin:end] = logdet[: end - begin]
     return z, total
-
-
-@_jit(error_model="numpy", fastmath=_REASSOCIATE)
-def _tanh(x):  # pragma: no cover (compiled)
-    """tanh in float32 to 3e-7 as a quotient of polynomials (Eigen's), which, unlike a call to the C library, becomes
-    vector instructions."""
-    limit = np.float32(7.90531110763549805)
-    x = limit if x > limit else x
-    x = -limit if x < -limit else x
-    s = x * x
-    p = np.float32(-2.76076847742355e-16) * s + np.float32(2.00018790482477e-13)
-    p = p * s + np.float32(-8.60467152213735e-11)
-    p = p * s + np.float32(5.12229709037114e-08)
-    p = p * s + np.float32(1.48572235717979e-05)
-    p = p * s + np.float32(6.37261928875436e-04)
-    p = p * s + np.float32(4.89352455891786e-03)
-    q = np.float32(1.19825839466702e-06) * s + np.float32(1.18534705686654e-04)
-    q = q * s + np.float32(2.26843463243900e-03)
-    q = q * s + np.float32(4.89352518554385e-03)
-    return x * p / q
-
-
-@_jit(error_model="numpy", fastmath=_REASSOCIATE)
-def lstm_cell(gates, c, h, tanh_c):  # pragma: no cover (compiled)
-    """The pointwise part of an LSTM step in float32, one pass: σ(x) = ½ + ½ tanh(x/2).
-
-    gates (n, 4 units) in the order i, f, g, o are overwritten with their values; c (n, units) is updated,
-    h and `tanh_c` (n, units) are written.
-    """
-    units = c.shape[1]
-    half = np.float32(0.5)
-    for row in range(gates.shape[0]):
-        # Short loops over few arrays: the compiler must see that they do not overlap to make them vectors.
-        gate, c_row, h_row, tanh_row = gates[row], c[row], h[row], tanh_c[row]
-        i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
-        for k in range(2 * units):
-            gate[k] = half + half * _tanh(half * gate[k])
-        for k in range(units):
-            g[k] = _tanh(g[k])
-        for k in range(units):
-            o[k] = half + half * _tanh(half * o[k])
-        for k in range(units):
-            c_row[k] = f[k] * c_row[k] + i[k] * g[k]
-        for k in range(units):
-            tanh_row[k] = _tanh(c_row[k])
-        for k in range(units):
-            h_row[k] = o[k] * tanh_row[k]
-
-
-@_jit()
-def lstm_rows(gates, begin, end, c, h, output, h_before, c_before, tanh_c):  # pragma: no cover (compiled)
-    """`lstm_cell` for the packed rows `begin` to `end` of a layer, whose states are the first of c and h.
-
-    `output` and, if they have rows at all, what the backward pass needs are written beside it.
-    """
-    n, keep = end - begin, h_before.shape[0] > 0
-    if keep:
-        h_before[begin:end] = h[:n]
-        c_before[begin:end] = c[:n]
-    lstm_cell(gates[begin:end], c, h, tanh_c[begin:end] if keep else tanh_c[:n])
-    output[begin:end] = h[:n]
-
-
-@_jit(error_model="numpy", fastmath=_REASSOCIATE)
-def lstm_rows_backward(
-    gates, begin, end, c_before, tanh_c, grad, grad_h, grad_c, grad_gates
-):  # pragma: no cover (compiled)
-    """From the gradients of h_t, `grad` from outside and `grad_h` through the next step, and of c_t: that of the gates'
-    inputs, and of c_{t-1} in the place of that of c_t."""
-    units = c_before.shape[1]
-    one = np.float32(1)
-    for row in range(begin, end):
-        gate, out = gates[row], grad_gates[row]
-        i, f, g, o = gate[:units], gate[units : 2 * units], gate[2 * units : 3 * units], gate[3 * units :]
-        grad_i, grad_f = out[:units], out[units : 2 * units]
-        grad_g, grad_o = out[2 * units : 3 * units], out[3 * units :]
-        before, squashed, outside = c_before[row], tanh_c[row], grad[row]
-        dh, dc = grad_h[row - begin], grad_c[row - begin]
-        for k in range(units):
-            dh[k] += outside[k]
-        for k in range(units):
-            grad_o[k] = dh[k] * squashed[k] * (o[k] * (one - o[k]))
-        for k in range(units):
-            dc[k] += dh[k] * o[k] * (one - squashed[k] * squashed[k])
-        for k in range(units):
-            grad_i[k] = dc[k] * g[k] * (i[k] * (one - i[k]))
-        for k in range(units):
-            grad_f[k] = dc[k] * before[k] * (f[k] * (one - f[k]))
-        for k in range(units):
-            grad_g[k] = dc[k] * i[k] * (one - g[k] * g[k])
-        for k in range(units):
-            dc[k] *= f[k]

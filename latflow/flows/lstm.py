@@ -321,7 +321,7 @@ def _kernels(gates: int, *tensors: Tensor) -> ModuleType | None:
     """The compiled pointwise part, where it is faster for so many gates at a step."""
     if gates > SMALL and torch.get_num_threads() > 1:
         return None
-    return fast.single_precision(*tensors)
+    return fast.lstm_kernels(*tensors)
 
 
 def _can_fuse(x: Tensor, packing: Packing) -> bool:
