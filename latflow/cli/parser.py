@@ -212,7 +212,7 @@ def _add_plot(commands: Any) -> None:
     finish(command)
 
     command = add("timing", "generation time against length, LSTM against IAF / SCF")
-    command.add_argument("file", metavar="FILE", help="the JSON that the benchmark wrote (latflow.bench)")
+    command.add_argument("file", metavar="FILE", help="the JSON that `latflow bench --json` wrote")
     command.add_argument("--size", default="paper", help="paper or small (paper)")
     finish(command)
 

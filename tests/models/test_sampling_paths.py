@@ -5,16 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latflow.bench import (
-    SMALL,
-    configure,
-    count_flops,
-    one_hot_positions,
-    random_batch,
-    sample_plain,
-    sample_straightforward,
-    wasted_steps,
-)
+from latflow.bench.flops import count_flops
+from latflow.bench.measure import SMALL, configure, random_batch, wasted_steps
+from latflow.bench.reference import one_hot_positions, sample_plain, sample_straightforward
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.data.base import DataSpec
 from latflow.flows import Packing, Positions, fast

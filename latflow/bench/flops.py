@@ -1,0 +1,44 @@
+"""Useful operations of a model."""
+
+from __future__ import annotations
+
+import torch
+
+from latflow.flows import LSTM, MADE, LSTMContext
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
+
+
+def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
+    """Useful floating-point operations of log-probabilities of `steps` steps of x with `samples` samples each.
+
+    A matrix of m × k applied to a row is 2mk operations, and only matrices count: 2 · rows · Σ mk. Rows are `steps` for
+    the posterior and the baseline, `steps · samples` for prior and emission. Look-ups (symbols, positions) are free
+    and of a masked matrix only the entries that may be non-zero count. A training step is three times that: the
+    backward pass multiplies once for the gradient of the inputs and once for that of the weights.
+    """
+
+    def lstm(module: LSTM) -> int:
+        return sum(weight.numel() for weight in (*module.input_weight, *module.recurrent_weight))
+
+    def context(module: torch.nn.Module) -> int:
+        return lstm(module.lstm) if isinstance(module, LSTMContext) else 0
+
+    def network(module: torch.nn.Module) -> int:
+        weights = module.matrices  # type: ignore[attr-defined]
+        if isinstance(module, MADE):
+            return sum(int(module.get_buffer(f"mask{k}").sum()) for k in range(len(weights)))  # type: ignore[arg-type]
+        return sum(weight.numel() for weight in weights)  # type: ignore[union-attr]
+
+    if isinstance(model, LSTMLanguageModel):
+        alphabet = model.alphabet
+        per_step = context(model.context) + model.head.weight.numel() + alphabet.embedding.numel()
+        per_step += alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
+        return 2.0 * steps * per_step
+    assert isinstance(model, LatentSequenceModel)
+    hidden, emission = model.prior.hidden, model.emission
+    once = lstm(model.posterior.lstm) + model.posterior.head.weight.numel()
+    once += emission.alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
+    each = context(model.prior.context) + sum(network(module) for module in hidden.networks)
+    each += 0 if hidden.context_weight is None else hidden.context_weight.numel()
+    each += lstm(emission.lstm) + emission.head.weight.numel() + emission.alphabet.embedding.numel()
+    return 2.0 * steps * (once + samples * each)

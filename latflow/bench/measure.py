@@ -1,0 +1,254 @@
+"""What is measured. Every time is the best of several repeats."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latflow.bench.flops import count_flops
+from latflow.bench.reference import plain_torch, sample_plain, sample_straightforward
+from latflow.config import LSTMConfig, ModelConfig, PriorConfig
+from latflow.data.base import Batch, DataSpec
+from latflow.flows import Packing, Positions
+from latflow.models import SequenceModel, build
+
+SYMBOLS = tuple(chr(65 + k) for k in range(51))
+TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 288)
+"""PTB's characters and longest line."""
+LONG_TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 512)
+LENGTHS = (16, 32, 64, 128, 256, 512)
+STEADY = 64
+"""From this length on, what a call costs once is small beside what a step costs."""
+
+
+def music(max_T: int) -> DataSpec:
+    """Music whose longest piece has max_T steps."""
+    return DataSpec("music", (), (0,) + (1,) * max_T)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of a model and of its training batch."""
+
+    name: str
+    config: ModelConfig
+    batch: int
+    samples: int
+
+
+PAPER = Size("paper", ModelConfig(), 15, 10)
+SMALL = Size(
+    "small",
+    ModelConfig(
+        latent_size=16,
+        embedding_size=128,
+        prior=PriorConfig(lstm_units=128, network_units=64, layers=2, lstm_layers=1),
+        posterior=LSTMConfig(1, 128),
+        emission=LSTMConfig(1, 128),
+        baseline=LSTMConfig(1, 128),
+    ),
+    15,
+    4,
+)
+MODELS = ("AF/AF", "AF/SCF", "IAF/SCF", "AF-only", "LSTM")
+
+
+def configure(model: str, base: ModelConfig) -> ModelConfig:
+    """The config of a row of the paper's tables, at the sizes of `base`."""
+    if model == "LSTM":
+        return replace(base, kind="lstm")
+    time_axis, hidden = {
+        "AF/AF": ("af", "af"),
+        "AF/SCF": ("af", "scf"),
+        "IAF/SCF": ("iaf", "scf"),
+        "AF-only": ("none", "af"),
+    }[model]
+    layers = min(base.prior.layers, 3) if model == "IAF/SCF" else base.prior.layers
+    return replace(base, prior=replace(base.prior, time=time_axis, hidden=hidden, layers=layers))
+
+
+def fastest(
+    ways: Mapping[str, Callable[[], Any]], repeats: int = 3, seconds: float = 30.0
+) -> dict[str, float]:
+    """The shortest of `repeats` runs of each way after one to warm up, fewer if they take longer than `seconds` in all.
+
+    They run in turn, so that all see the same machine: ratios between them keep their meaning on a busy one.
+    """
+    begin = time.perf_counter()
+    shortest = dict.fromkeys(ways, float("inf"))
+    for repeat in range(repeats + 1):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            if repeat > 0:
+                shortest[name] = min(shortest[name], time.perf_counter() - start)
+        if repeat > 0 and time.perf_counter() - begin > seconds:
+            break
+    return shortest
+
+
+def best(function: Callable[[], Any], repeats: int = 3, seconds: float = 30.0) -> float:
+    """The same for one way."""
+    return fastest({"": function}, repeats, seconds)[""]
+
+
+def gemm_peak(size: int = 2048, repeats: int = 10) -> float:
+    """Float32 operations per second of a large matrix product."""
+    a, b, c = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
+    return 2 * size**3 / best(lambda: torch.mm(a, b, out=c), repeats)
+
+
+def random_batch(spec: DataSpec, size: int, length: int) -> Batch:
+    """Sequences of one length."""
+    if spec.emission == "categorical":
+        x = torch.randint(0, spec.size, (size, length))
+    else:
+        x = (torch.rand(size, length, spec.size) < 0.05).float()
+    return Batch(x, torch.full((size,), length), torch.arange(size), torch.ones(size), size)
+
+
+def training_step(
+    model: SequenceModel, batch: Batch, samples: int, optimiser: bool = True
+) -> Callable[[], None]:
+    """Forward, backward and, with `optimiser`, clipping and Adam."""
+    model.train()
+    parameters = list(model.parameters())
+    adam = torch.optim.Adam(parameters) if optimiser else None
+
+    def step() -> None:
+        for parameter in parameters:
+            parameter.grad = None
+        model.terms(batch, samples).elbo().mean().neg().backward()
+        if adam is not None:
+            for parameter in parameters:
+                if parameter.grad is not None and parameter.grad.is_sparse:
+                    parameter.grad = parameter.grad.to_dense()
+            torch.nn.utils.clip_grad_norm_(parameters, 0.25)
+            adam.step()
+
+    return step
+
+
+def training(model_name: str, size: Size, length: int, peak: float) -> dict[str, Any]:
+    """A training step on text: seconds, operations per second, share of the peak."""
+    model = build(configure(model_name, size.config), TEXT)
+    samples = 1 if model.exact else size.samples
+    batch = random_batch(TEXT, size.batch, length)
+    seconds = best(training_step(model, batch, samples), 2)
+    return _against_peak(
+        model_name, size, length, seconds, 3 * count_flops(model, size.batch * length, samples), peak
+    )
+
+
+def evaluation(model_name: str, size: Size, length: int, peak: float) -> dict[str, Any]:
+    """The importance-sampled NLL of a batch with K = 50, ten samples at a time."""
+    model = build(configure(model_name, size.config), TEXT).eval()
+    samples = 1 if model.exact else 50
+    batch = random_batch(TEXT, size.batch, length)
+    seconds = best(lambda: model.nll(batch, 50, 10), 1)
+    return _against_peak(
+        model_name, size, length, seconds, count_flops(model, size.batch * length, samples), peak
+    )
+
+
+def _against_peak(
+    model: str, size: Size, length: int, seconds: float, flops: float, peak: float
+) -> dict[str, Any]:
+    rate = flops / seconds
+    about = {"model": model, "size": size.name, "T": length}
+    return {**about, "seconds": seconds, "flops": rate, "share": rate / peak}
+
+
+def sampling(
+    spec: DataSpec, size: Size, lengths: tuple[int, ...], batch: int, names: tuple[str, ...] = MODELS
+) -> Iterator[dict[str, Any]]:
+    """Seconds to generate, at their best and in plain torch (the baseline: the straightforward loop)."""
+    models = {name: build(configure(name, size.config), spec).eval() for name in names}
+    for length in lengths:
+        given = torch.full((batch,), length)
+        ways = {name: partial(model.sample, given) for name, model in models.items()}
+        for name in names:
+            if name in ("IAF/SCF", "LSTM"):
+                ways[f"{name}, plain"] = partial(sample_plain, models[name], given)
+        seconds = fastest(ways, 7, 20)
+        for name in names:
+            about = {"model": name, "data": spec.kind, "size": size.name, "batch": batch, "T": length}
+            yield {**about, "seconds": seconds[name], "plain torch": seconds.get(f"{name}, plain")}
+
+
+def growth(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """From rows with twice the length beside the single one: the largest ratio of their times, by model."""
+    rows = list(rows)
+    about = ("model", "data", "size", "batch")
+    times = {(*(row.get(key) for key in about), row["T"]): row["seconds"] for row in rows}
+    found: dict[str, float] = {}
+    for (*key, length), seconds in times.items():
+        if (*key, 2 * length) in times and length >= STEADY:
+            ratio = times[(*key, 2 * length)] / seconds
+            found[str(key[0])] = max(found.get(str(key[0]), 0.0), ratio)
+    return found
+
+
+def against_straightforward(size: Size, batch: int, length: int, straight_length: int) -> dict[str, Any]:
+    """AF/AF, all of it, against the straightforward way (timed at `straight_length`: it is linear in T)."""
+    model = build(configure("AF/AF", size.config), TEXT).eval()
+    whole, part = torch.full((batch,), length), torch.full((batch,), straight_length)
+    quick = partial(model.sample, whole)
+    slow = partial(sample_straightforward, model, part)
+    seconds = fastest({"seconds": quick, "straightforward": slow}, 5, 60)
+    with plain_torch():
+        seconds["plain torch"] = best(partial(model.sample, part), 1)
+    for name in ("straightforward", "plain torch"):
+        seconds[name] *= length / straight_length
+    ratio = seconds["straightforward"] / seconds["seconds"]
+    return {"batch": batch, "T": length, **seconds, "ratio": ratio}
+
+
+def max_T_ratio(size: Size) -> dict[str, float]:
+    """The longest piece of MuseData (5341 steps) against JSB's (200): the same batch, forward and backward alone, and
+    with a factored position embedding the whole step."""
+    result = {}
+    for name, rank, optimiser in (("forward and backward", None, False), ("whole step, rank 32", 32, True)):
+        steps = {}
+        for max_T in (200, 5341):
+            model = build(replace(configure("AF/AF", size.config), position_rank=rank), music(max_T))
+            for module in model.modules():
+                if isinstance(module, Positions):
+                    module.sparse = not optimiser
+            steps[str(max_T)] = training_step(model, random_batch(music(max_T), 5, 60), 1, optimiser)
+        seconds = fastest(steps, 16, 60)
+        result[name] = seconds["5341"] / seconds["200"]
+    return result
+
+
+def wasted_steps(lengths: Tensor) -> float:
+    """The share of computed steps that lie behind the end of a sequence, in the packed layout."""
+    packing = Packing(lengths)
+    return 1 - int(lengths.sum()) / sum(packing.active)
+
+
+def against_lstm(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """From the rows of `sampling`: how many times faster IAF/SCF is than the LSTM, batch 1."""
+    result = []
+    lstm = {
+        (row["data"], row["size"], row["T"]): row
+        for row in rows
+        if row["model"] == "LSTM" and row["batch"] == 1
+    }
+    for row in rows:
+        if row["model"] == "IAF/SCF" and row["batch"] == 1:
+            other = lstm[row["data"], row["size"], row["T"]]
+            result.append(
+                {
+                    **{key: row[key] for key in ("data", "size", "T")},
+                    "plain torch": other["plain torch"] / row["plain torch"],
+                    "at their best": other["seconds"] / row["seconds"],
+                }
+            )
+    return result

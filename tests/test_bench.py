@@ -1,0 +1,68 @@
+"""The benchmark's arithmetic, and that all of it runs and is written; never how fast anything is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from latflow import bench
+from latflow.bench import measure
+from latflow.bench.measure import Size, against_lstm, fastest, growth
+from latflow.config import LSTMConfig, ModelConfig, PriorConfig
+from latflow.plots.timing import read_timing
+
+TINY = ModelConfig(
+    latent_size=3,
+    embedding_size=6,
+    prior=PriorConfig(lstm_units=6, network_units=8, layers=2),
+    posterior=LSTMConfig(1, 6),
+    emission=LSTMConfig(1, 6),
+    baseline=LSTMConfig(2, 6),
+)
+
+
+def row(model: str, length: int, seconds: float, plain: float | None = None) -> dict:
+    about = {"model": model, "data": "text", "size": "paper", "batch": 1, "T": length}
+    return {**about, "seconds": seconds, "plain torch": plain}
+
+
+def test_growth_is_the_worst_doubling_of_long_sequences() -> None:
+    rows = [row("AF/AF", 32, 1.0), row("AF/AF", 64, 9.0), row("AF/AF", 128, 18.0), row("AF/AF", 256, 45.0)]
+    assert growth([*rows, row("LSTM", 64, 2.0)]) == {"AF/AF": 2.5}
+
+
+def test_ratios_are_of_the_lstm_of_the_same_length() -> None:
+    rows = [row("IAF/SCF", 64, 2.0, 4.0), row("LSTM", 64, 3.0, 20.0), row("LSTM", 128, 9.0, 99.0)]
+    assert against_lstm(rows) == [
+        {"data": "text", "size": "paper", "T": 64, "plain torch": 5.0, "at their best": 1.5}
+    ]
+
+
+def test_ways_are_timed_in_turn_after_a_round_to_warm_up() -> None:
+    called: list[str] = []
+    seconds = fastest({"a": lambda: called.append("a"), "b": lambda: called.append("b")}, repeats=2)
+    assert called == ["a", "b"] * 3
+    assert set(seconds) == {"a", "b"}
+    called.clear()
+    fastest({"a": lambda: called.append("a")}, repeats=5, seconds=0)
+    assert called == ["a", "a"]  # it always measures once
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(bench, "PAPER", Size("paper", TINY, 2, 2))
+    monkeypatch.setattr(bench, "SMALL", Size("small", TINY, 2, 2))
+    monkeypatch.setattr(bench, "LENGTHS", (2, 4))
+    monkeypatch.setattr(bench, "gemm_peak", lambda: 1e11)
+    monkeypatch.setattr(measure, "fastest", lambda ways, *_: fastest(ways, 1))
+    report = bench.run(quick, tmp_path / "bench.json", tmp_path / "timing")
+    assert json.loads((tmp_path / "bench.json").read_text()) == report
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.json", "timing.png", "timing.svg"}
+    assert set(read_timing(tmp_path / "bench.json")) == {"text", "music"}
+    models = {row["model"] for row in report["sampling"]}
+    assert models == ({"AF/AF", "IAF/SCF", "LSTM"} if quick else {*bench.MODELS})
+    assert report["wasted steps"] == 0
+    out = capsys.readouterr().out
+    assert "AF/AF generation against the straightforward way" in out
+    assert ("Importance-sampled NLL" in out) != quick
