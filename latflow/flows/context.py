@@ -76,16 +76,16 @@ class LSTMContext(Context):
 
     def whole(self, y, packing):
         # Every step but the last of a sequence feeds the next one.
-        single = packing.single
-        following = (single.remaining - 1).clamp(min=0)
-        features = self.positions(single.step + (single.remaining > 0), following)
+        places = packing.places
+        following = (places.remaining - 1).clamp(min=0)
+        features = self.positions(places.step + (places.remaining > 0), following)
         start = self._initial(packing)
         return self._drop(packing.before(self.lstm(y, packing, features, start), first=start[-1][0]))
 
     def start(self, packing):
-        layers, single = self._initial(packing), packing.single
-        features = self.positions(single.step[single.active[0] :], single.remaining[single.active[0] :])
-        by_step = features.split(single.active[1:])
+        layers, places = self._initial(packing), packing.places
+        later = slice(places.active[0], None)
+        by_step = self.positions(places.step[later], places.remaining[later]).split(places.active[1:])
         return self._drop(layers[-1][0]), _Carried(layers, by_step, self.lstm.prepare())
 
     def step(self, y, t, packing, state):
@@ -100,17 +100,19 @@ class LSTMContext(Context):
         return self._advance(None, gates, t, packing, state)
 
     def _advance(self, y: Tensor | None, gates: Tensor | None, t: int, packing: Packing, state: _Carried):
-        features = state.features[t]
-        features = features if packing.samples == 1 else features.repeat_interleave(packing.samples, 0)
+        features, n = state.features[t], packing.active[t + 1]
+        if 1 < len(features) < n:  # one alone serves all rows as it is
+            features = features.repeat_interleave(packing.per_place, 0)
         features = features if gates is None else gates + features
-        n = len(features)
         output, layers = self.lstm.step(y, [(h[:n], c[:n]) for h, c in state.layers], features, state.weights)
         return self._drop(output), state._replace(layers=layers)
 
     def _initial(self, packing: Packing) -> State:
-        first, single = packing.single.at(0), packing.single
-        hidden = F.relu(self.start_positions(single.step[first], single.remaining[first]))
-        parts = self.start_state(hidden).repeat_interleave(packing.samples, 0).chunk(2 * self.lstm.layers, -1)
+        places, first = packing.places, packing.places.at(0)
+        hidden = F.relu(self.start_positions(places.step[first], places.remaining[first]))
+        parts = (
+            self.start_state(hidden).repeat_interleave(packing.per_place, 0).chunk(2 * self.lstm.layers, -1)
+        )
         return [
             (parts[2 * layer].contiguous(), parts[2 * layer + 1].contiguous())
             for layer in range(self.lstm.layers)

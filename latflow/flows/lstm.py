@@ -66,8 +66,8 @@ class LSTM(nn.Module):
     ) -> Float[Tensor, "n output"]:
         """The last layer's h of every row. `start` is the state before the first step (zeros if not given).
 
-        `features` are added to the gates of the first layer: a row each, or one for the copies of a sequence that
-        stand side by side (`packing.single`). They say where in its sequence a step stands, and nothing else.
+        `features` are added to the gates of the first layer: a row each, or one for those that stand side by side at
+        the same place (`packing.places`). They say where in its sequence a step stands, and nothing else.
         """
         fused = _can_fuse(x, packing)
         for layer in range(self.layers):
@@ -143,12 +143,12 @@ class LSTM(nn.Module):
         self,
         x: Float[Tensor, "n input"] | None,
         state: State,
-        features: Float[Tensor, "n gates"] | None = None,
+        features: Float[Tensor, "m gates"] | None = None,
         weights: list[DeferredWeight] | None = None,
     ) -> tuple[Float[Tensor, "n units"], State]:
         """One step of a one-directional LSTM from a carried state: the same numbers as `forward`.
 
-        Without x, W x + b of the first layer is in `features` already.
+        `features` is a row each or one for all. Without x, W x + b of the first layer is in it already.
         """
         weights = self.prepare() if weights is None else weights
         new_state: State = []

@@ -46,9 +46,18 @@ class Packing:
         return Packing(self.lengths, samples)
 
     @cached_property
-    def single(self) -> Packing:
-        """The layout with one sample of each sequence: a row here stands for `samples` rows side by side there."""
+    def places(self) -> Packing:
+        """The layout of what positions are looked up for: a row here stands for `per_place` rows side by side there.
+
+        Samples of a sequence share their positions, and if all sequences have one length, so do all of them.
+        """
+        if self.active[-1] == self.active[0]:
+            return self if self.active[0] == 1 else Packing(self.lengths[:1])
         return self if self.samples == 1 else Packing(self.lengths)
+
+    @property
+    def per_place(self) -> int:
+        return self.active[0] // self.places.active[0]
 
     def at(self, t: int) -> slice:
         """The rows of step t."""

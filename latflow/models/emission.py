@@ -39,7 +39,7 @@ class Emission(nn.Module):
         self.head = nn.Linear(latent_size + 2 * units, alphabet.embedding.shape[1])
 
     def scores(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n v"]:
-        hidden = self.lstm(z, packing, self.positions(packing.single.step, packing.single.remaining))
+        hidden = self.lstm(z, packing, self.positions(packing.places.step, packing.places.remaining))
         past, future = F.dropout(hidden, self.dropout, self.training).chunk(2, -1)
         features = torch.cat([z, packing.before(past), packing.after(future)], -1)
         return self.alphabet.scores(self.head(features))

@@ -41,7 +41,7 @@ class Posterior(nn.Module):
         self, embedded: Float[Tensor, "n e"], packing: Packing
     ) -> tuple[Float[Tensor, "n h"], Float[Tensor, "n h"]]:
         """Mean and log standard deviation of every row."""
-        hidden = self.lstm(embedded, packing, self.positions(packing.step, packing.remaining))
+        hidden = self.lstm(embedded, packing, self.positions(packing.places.step, packing.places.remaining))
         mean, log_variance = self.head(F.dropout(hidden, self.dropout, self.training)).chunk(2, -1)
         return mean, 0.5 * log_variance
 

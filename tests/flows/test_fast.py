@@ -200,8 +200,8 @@ def test_torchs_fused_layer_gives_the_numbers_of_training(monkeypatch, bidirecti
     randomise(lstm)
     positions = Positions(20, lstm.gate_size, 0.5)
     packing = Packing(torch.full((sequences,), 12), samples)
-    x, single = torch.randn(packing.rows, 4), packing.single
-    features = positions(single.step, single.remaining)
+    x, places = torch.randn(packing.rows, 4), packing.places
+    features = positions(places.step, places.remaining)
     start = [(torch.randn(packing.active[0], 6), torch.randn(packing.active[0], 6)) for _ in range(2)]
     calls = Mock(wraps=torch.lstm)
     monkeypatch.setattr(torch, "lstm", calls)
@@ -214,11 +214,16 @@ def test_torchs_fused_layer_gives_the_numbers_of_training(monkeypatch, bidirecti
 
 
 @pytest.mark.usefixtures("double")
-def test_position_features_shared_by_samples_equal_repeated_ones():
-    lstm, packing = LSTM(3, 4, 2, bidirectional=True), Packing(torch.tensor([2, 4]), samples=3)
+@pytest.mark.parametrize(("lengths", "per_place"), [([2, 4], 3), ([4, 4], 6)])
+def test_position_features_shared_at_a_place_equal_repeated_ones(lengths, per_place):
+    lstm, packing = LSTM(3, 4, 2, bidirectional=True), Packing(torch.tensor(lengths), samples=3)
+    assert packing.per_place == per_place
+    positions = (packing.places.step, packing.places.remaining)
+    for found, expected in zip(positions, (packing.step, packing.remaining), strict=True):
+        assert torch.equal(found.repeat_interleave(per_place), expected)
     x = torch.randn(packing.rows, 3, requires_grad=True)
-    features = torch.randn(packing.single.rows, lstm.gate_size, requires_grad=True)
-    found, expected = lstm(x, packing, features), lstm(x, packing, features.repeat_interleave(3, 0))
+    features = torch.randn(packing.places.rows, lstm.gate_size, requires_grad=True)
+    found, expected = lstm(x, packing, features), lstm(x, packing, features.repeat_interleave(per_place, 0))
     torch.testing.assert_close(found, expected)
     weight = torch.randn_like(found)
     grads = [
