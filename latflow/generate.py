@@ -157,11 +157,11 @@ def read_sequences(
 def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: DataConfig) -> list[Path]:
     """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several."""
     from latflow.data.export import save_png, save_wav
-    from latflow.data.files import replacing
+    from latflow.data.files import writing
     from latflow.data.midi import write_midi
 
     if spec.kind != "music":
-        with replacing(out) as path:
+        with writing(out) as path:
             path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
         return [out]
     stem = out.with_suffix("") if out.suffix in (".mid", ".midi", ".wav", ".png") else out

@@ -19,8 +19,8 @@ import platform
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ import latflow
 from latflow import shipped
 from latflow.config import Config, evolve, from_dict, to_dict
 from latflow.data.base import DataSpec
-from latflow.data.files import open_up
+from latflow.data.files import replacing
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
 
@@ -114,7 +114,7 @@ class Run:
         plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
         metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
         try:
-            with replacing(self.folder / name) as path:
+            with _written(self.folder / name) as path:
                 save_file(plain, path, metadata)
         except (OSError, safetensors.SafetensorError) as error:
             raise LatflowError(
@@ -259,22 +259,13 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> 
         tensor.copy_(tensors[name])
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, beside `path`; moved there, on the disk for good, when the block ends well."""
-    new = path.with_name(f".{path.name}.new")
-    try:
-        yield new
-        with new.open("rb+") as file:
-            os.fsync(file.fileno())
-        open_up(new)  # safetensors writes private files
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+def _written(path: Path) -> AbstractContextManager[Path]:
+    """A path to write to, moved to `path` when the block ends well. A run has one writer."""
+    return replacing(path, path.with_name(f".{path.name}.new"))
 
 
 def _write_json(path: Path, value: Any) -> None:
-    with replacing(path) as new:
+    with _written(path) as new:
         new.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

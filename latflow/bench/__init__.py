@@ -32,7 +32,7 @@ from latflow.bench.measure import (
     wasted_steps,
 )
 from latflow.bench.show import show_pairs, show_rows
-from latflow.data.files import replacing
+from latflow.data.files import writing
 from latflow.flows import fast
 from latflow.memory import keep_freed_memory
 from latflow.plots.save import save
@@ -85,7 +85,7 @@ def run(
     report["wasted steps"] = wasted_steps(lengths)
     show_pairs("Share of steps wasted on padding, lengths 1 to 288", {"": report["wasted steps"]})
     if json_file is not None:
-        with replacing(json_file) as new:
+        with writing(json_file) as new:
             new.write_text(json.dumps(report, indent=1) + "\n")
     if figure is not None:
         save(timing_figure(timing_panels(report["sampling"])), figure)

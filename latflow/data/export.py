@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from latflow.data.base import LOWEST, NOTES, roll_of
-from latflow.data.files import readable, replacing
+from latflow.data.files import replacing, writing
 from latflow.data.midi import write_midi
 from latflow.errors import LatflowError, LatflowWarning
 
@@ -50,7 +50,7 @@ def save_png(path: str | Path, roll: Any, title: str = "") -> None:
     axes.set_ylabel("note")
     if title:
         axes.set_title(title)
-    with replacing(path) as partial, readable(path):
+    with writing(path) as partial:
         figure.savefig(partial, format="png", dpi=100)
 
 
@@ -75,7 +75,7 @@ def save_wav(path: str | Path, roll: Any, steps_per_beat: int = 4, beats_per_min
                 f"fluidsynth failed ({error}); played by the plain one", LatflowWarning, stacklevel=2
             )
     sound = synthesise(roll, 60.0 / (steps_per_beat * beats_per_minute))
-    with replacing(path) as partial, readable(path), wave.open(str(partial), "wb") as file:
+    with writing(path) as partial, wave.open(str(partial), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)

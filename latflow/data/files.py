@@ -12,27 +12,39 @@ from latflow.errors import LatflowError
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed to it when the block succeeds and removed when it does not."""
+def replacing(path: str | Path, partial: Path | None = None) -> Iterator[Path]:
+    """A path beside `path` to write to: on the disk for good and renamed when the block succeeds, else removed.
+
+    `partial` names it where there is one writer only: what a kill leaves behind is then written over the next time.
+    """
     path = Path(path)
-    with readable(path):
+    if partial is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
         os.close(handle)
-    partial = Path(name)
+        partial = Path(name)
     try:
         yield partial
-        open_up(partial)
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        _open_up(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def open_up(path: Path) -> None:
-    """The mode of any new file, for one that was made private, as temporary files are."""
+def _open_up(path: Path) -> None:
+    """The mode of any new file, for one that was made private, as temporary files and those of safetensors are."""
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[Path]:
+    """`replacing`, with the system's refusals as one line that names the file."""
+    with readable(path), replacing(path) as new:
+        yield new
 
 
 @contextmanager

@@ -36,7 +36,7 @@ import numpy as np
 
 from latflow.config import DataConfig
 from latflow.data.base import LOWEST, NOTES, Corpus, Sequences, roll_of
-from latflow.data.files import readable, replacing
+from latflow.data.files import readable, writing
 from latflow.data.own import assemble, keep_lengths, split_files
 from latflow.data.progress import track
 from latflow.errors import LatflowError, LatflowWarning
@@ -281,5 +281,5 @@ def write_midi(path: str | Path, roll: Any, steps_per_beat: int = 4, beats_per_m
     track.append(mido.MetaMessage("end_of_track", time=(len(roll) - last) * per_step))
     file = mido.MidiFile(type=0, ticks_per_beat=per_step * steps_per_beat)
     file.tracks.append(track)
-    with replacing(path) as partial, readable(path):
+    with writing(path) as partial:
         file.save(partial)

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from latflow.data.files import readable, replacing
+from latflow.data.files import writing
 
 SUFFIXES = (".png", ".svg")
 
@@ -21,7 +21,7 @@ def save(figure: Figure, out: str | Path) -> list[Path]:
     for suffix in SUFFIXES:
         path = stem.with_name(stem.name + suffix)
         metadata = {"Date": None} if suffix == ".svg" else {}
-        with replacing(path) as new, readable(path), rc_context({"svg.hashsalt": "latflow"}):
+        with writing(path) as new, rc_context({"svg.hashsalt": "latflow"}):
             figure.savefig(new, format=suffix[1:], dpi=150, metadata=metadata)
         written.append(path)
     return written

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from latflow.data.files import readable, replacing
+from latflow.data.files import writing
 from latflow.errors import LatflowError
 from latflow.reproduce.page import page
 from latflow.reproduce.render import as_json, as_text, fill, write
@@ -45,6 +45,6 @@ def reproduce(args: argparse.Namespace) -> int:
     if talks:
         print("\n".join(as_json(table) if args.json else as_text(table) for table in shown()), end="")
         if args.docs is not None:
-            with replacing(args.docs) as new, readable(args.docs):
+            with writing(args.docs) as new:
                 new.write_text(page(read_results(results)), encoding="utf-8")
     return 0 if finished else 130

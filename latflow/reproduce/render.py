@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from latflow.data.files import readable, replacing
+from latflow.data.files import writing
 from latflow.presets import PAPER
 from latflow.reproduce.result import Result
 from latflow.reproduce.tables import Part, Row, Table
@@ -347,7 +347,7 @@ def write(shown: Shown, folder: Path) -> list[Path]:
     written = []
     for suffix, text in ((".md", as_markdown(shown)), (".tex", as_latex(shown)), (".json", as_json(shown))):
         path = folder / f"{shown.name}{suffix}"
-        with replacing(path) as new, readable(path):
+        with writing(path) as new:
             new.write_text(text, encoding="utf-8")
         written.append(path)
     return written

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from latflow.config import Config, flatten, from_dict
-from latflow.data.files import readable, replacing
+from latflow.data.files import readable, writing
 from latflow.errors import LatflowError
 from latflow.presets import PRESETS
 from latflow.reproduce.tables import command_of
@@ -82,7 +82,7 @@ class Result:
             f"  {json.dumps(name)}: {json.dumps(_plain(value), ensure_ascii=False)}"
             for name, value in raw.items()
         )
-        with replacing(path) as new, readable(path):
+        with writing(path) as new:
             new.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
     @classmethod
