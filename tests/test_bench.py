@@ -8,7 +8,7 @@ import pytest
 
 from latflow import bench
 from latflow.bench import measure
-from latflow.bench.measure import Size, against_lstm, fastest, growth
+from latflow.bench.measure import Size, against_lstm, fastest
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.plots.timing import read_timing
 
@@ -27,9 +27,15 @@ def row(model: str, length: int, seconds: float, plain: float | None = None) -> 
     return {**about, "seconds": seconds, "plain torch": plain}
 
 
-def test_growth_is_the_worst_doubling_of_long_sequences() -> None:
-    rows = [row("AF/AF", 32, 1.0), row("AF/AF", 64, 9.0), row("AF/AF", 128, 18.0), row("AF/AF", 256, 45.0)]
-    assert growth([*rows, row("LSTM", 64, 2.0)]) == {"AF/AF": 2.5}
+def test_growth_is_the_time_of_twice_the_length_over_that_of_the_length(monkeypatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(measure, "fastest", lambda ways, *_: {"once": 2.0, "twice": 5.0})
+    assert measure._growth(lambda length: lambda: asked.append(length), 64) == 2.5
+    monkeypatch.setattr(
+        measure, "fastest", lambda ways, *_: {k: float(way() or 1) for k, way in ways.items()}
+    )
+    measure._growth(lambda length: lambda: asked.append(length), 64)
+    assert asked == [64, 128]
 
 
 def test_ratios_are_of_the_lstm_of_the_same_length() -> None:

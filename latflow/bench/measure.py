@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,8 +23,6 @@ TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 288)
 """PTB's characters and longest line."""
 LONG_TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 512)
 LENGTHS = (16, 32, 64, 128, 256, 512)
-STEADY = 64
-"""From this length on, what a call costs once is small beside what a step costs."""
 
 
 def music(max_T: int) -> DataSpec:
@@ -182,17 +180,22 @@ def sampling(
             yield {**about, "seconds": seconds[name], "plain torch": seconds.get(f"{name}, plain")}
 
 
-def growth(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """From rows with twice the length beside the single one: the largest ratio of their times, by model."""
-    rows = list(rows)
-    about = ("model", "data", "size", "batch")
-    times = {(*(row.get(key) for key in about), row["T"]): row["seconds"] for row in rows}
-    found: dict[str, float] = {}
-    for (*key, length), seconds in times.items():
-        if (*key, 2 * length) in times and length >= STEADY:
-            ratio = times[(*key, 2 * length)] / seconds
-            found[str(key[0])] = max(found.get(str(key[0]), 0.0), ratio)
-    return found
+def training_growth(name: str, size: Size, length: int) -> float:
+    """How many times longer a training step takes with sequences twice as long."""
+    model = build(configure(name, size.config), TEXT)
+    samples = 1 if model.exact else size.samples
+    return _growth(lambda T: training_step(model, random_batch(TEXT, size.batch, T), samples), length)
+
+
+def sampling_growth(name: str, size: Size, length: int) -> float:
+    """How many times longer it takes to generate one sequence twice as long."""
+    model = build(configure(name, size.config), LONG_TEXT).eval()
+    return _growth(lambda T: partial(model.sample, torch.full((1,), T)), length)
+
+
+def _growth(way: Callable[[int], Callable[[], Any]], length: int) -> float:
+    seconds = fastest({"once": way(length), "twice": way(2 * length)}, 7, 20)
+    return seconds["twice"] / seconds["once"]
 
 
 def against_straightforward(size: Size, batch: int, length: int, straight_length: int) -> dict[str, Any]:
