@@ -9,17 +9,8 @@ import pytest
 from latflow import bench
 from latflow.bench import measure
 from latflow.bench.measure import Size, against_lstm, fastest
-from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.plots.timing import read_timing
-
-TINY = ModelConfig(
-    latent_size=3,
-    embedding_size=6,
-    prior=PriorConfig(lstm_units=6, network_units=8, layers=2),
-    posterior=LSTMConfig(1, 6),
-    emission=LSTMConfig(1, 6),
-    baseline=LSTMConfig(2, 6),
-)
+from tests.models.cases import TINY
 
 
 def row(model: str, length: int, seconds: float, plain: float | None = None) -> dict:

@@ -9,10 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from latflow import data
-from latflow.bench import run as measure
 from latflow.cli.options import TrainOptions
 from latflow.data.base import Corpus
-from latflow.demo import demo as show
 from latflow.distributed import World, choose_device, join
 from latflow.errors import LatflowError
 from latflow.evaluate import evaluate as evaluate_split
@@ -139,11 +137,15 @@ def export(args: argparse.Namespace) -> int:
 
 
 def demo(args: argparse.Namespace) -> int:
-    """`latflow demo`."""
+    """`latflow demo`; imported here, as it draws and the other commands need not wait for matplotlib."""
+    from latflow.demo import demo as show
+
     return show(Path(args.out))
 
 
 def bench(args: argparse.Namespace) -> int:
-    """`latflow bench`."""
-    measure(args.quick, args.json, args.figure)
+    """`latflow bench`; the same."""
+    from latflow.bench import run
+
+    run(args.quick, args.json, args.figure)
     return 0

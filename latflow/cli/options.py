@@ -38,9 +38,9 @@ def train(args: argparse.Namespace) -> int:
     if options.print_config is not None:
         print(options.print_config, end="")
         return 0
-    from latflow.cli.models import train
+    from latflow.cli import models
 
-    return train(options)
+    return models.train(options)
 
 
 def parse_train(words: list[str]) -> TrainOptions:

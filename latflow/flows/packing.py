@@ -57,6 +57,7 @@ class Packing:
 
     @property
     def per_place(self) -> int:
+        """How many rows share a row of `places`."""
         return self.active[0] // self.places.active[0]
 
     def at(self, t: int) -> slice:

@@ -61,3 +61,14 @@ def strings(spec: DataSpec, texts: list[str]) -> Batch:
     for i, text in enumerate(texts):
         x[i, : len(text)] = torch.from_numpy(spec.encode(text))
     return batch_of(x, [len(text) for text in texts])
+
+
+TINY = ModelConfig(
+    latent_size=3,
+    embedding_size=6,
+    prior=PriorConfig(lstm_units=6, network_units=8, layers=2),
+    posterior=LSTMConfig(1, 6),
+    emission=LSTMConfig(1, 6),
+    baseline=LSTMConfig(2, 6),
+)
+"""A model of every part, as small as it goes."""

@@ -8,20 +8,12 @@ import torch
 from latflow.bench.flops import count_flops
 from latflow.bench.measure import SMALL, configure, random_batch, wasted_steps
 from latflow.bench.reference import one_hot_positions, sample_plain, sample_straightforward
-from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.data.base import DataSpec
 from latflow.flows import Packing, Positions, fast
 from latflow.models import LSTMLanguageModel, build
+from tests.models.cases import TINY
 
 SPECS = [DataSpec("text", tuple("abcde"), (0, *[1] * 9)), DataSpec("music", (), (0, *[1] * 9))]
-TINY = ModelConfig(
-    latent_size=3,
-    embedding_size=6,
-    prior=PriorConfig(lstm_units=6, network_units=8, layers=2),
-    posterior=LSTMConfig(1, 6),
-    emission=LSTMConfig(1, 6),
-    baseline=LSTMConfig(2, 6),
-)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=["text", "music"])
