@@ -34,9 +34,18 @@ def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
     return lstm_kernels
 
 
+def stack_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of `stack`, if they can work on these tensors; they have a gradient of their own."""
+    if not _compiled(tensors, torch.float32, torch.float64):
+        return None
+    from latflow.flows import stack_kernels
+
+    return stack_kernels
+
+
 def _usable(tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> bool:
-    return (
-        AVAILABLE
-        and not torch.is_grad_enabled()
-        and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
-    )
+    return not torch.is_grad_enabled() and _compiled(tensors, *dtypes)
+
+
+def _compiled(tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> bool:
+    return AVAILABLE and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from latflow.flows import fast
+from latflow.flows import fast, stack
 from latflow.flows.base import Transform
 from latflow.flows.deferred import DeferredWeight, defer, linear
 from latflow.flows.made import MADE, Conditioner, Weights
@@ -34,6 +34,8 @@ class Prepared(NamedTuple):
     context: Tensor | DeferredWeight | None
     compiled: tuple | None = None
     """The same for the compiled kernel, where it can be used."""
+    stack: list[stack.Layer] | None = None
+    """The same for the density as one node of the graph, where that can be used."""
 
 
 class HiddenFlow(Transform):
@@ -64,6 +66,10 @@ class HiddenFlow(Transform):
         """The network of one layer; `reverse` on every second one."""
 
     @abstractmethod
+    def _dimensions(self, reverse: bool) -> tuple[slice, slice]:
+        """The dimensions that a layer's network sees and those that the layer moves."""
+
+    @abstractmethod
     def _layer_forward(
         self, layer: int, eps: Tensor, hidden: Tensor | None, weights: Weights
     ) -> tuple[Tensor, Tensor]: ...
@@ -84,7 +90,10 @@ class HiddenFlow(Transform):
 
     def inverse(self, z, context=None, prepared: Prepared | None = None):
         self._check(z, context)
-        networks, context_weight = (self.prepare() if prepared is None else prepared)[:2]
+        prepared = self.prepare() if prepared is None else prepared
+        networks, context_weight = prepared[:2]
+        if prepared.stack is not None and isinstance(self.scalar, NLSq) and z.ndim == 2:
+            return stack.density(z, self._projected(context, context_weight), prepared.stack, self.scalar)
         eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context, context_weight)
         for layer in reversed(range(self.layers)):
             eps, logdet = self._layer_inverse(layer, eps, hidden[layer], networks[layer])
@@ -100,7 +109,14 @@ class HiddenFlow(Transform):
         if not steps:
             return Prepared(self.weights(), self.context_weight)
         context = None if self.context_weight is None else defer(self.context_weight)
-        return Prepared([weights.deferred() for weights in self.weights()], context)
+        networks = [weights.deferred() for weights in self.weights()]
+        layers = None
+        if type(self.scalar) is NLSq and fast.stack_kernels(*self.parameters()) is not None:
+            layers = [
+                stack.Layer(weights.prepared(), *self._dimensions(layer % 2 == 1))
+                for layer, weights in enumerate(networks)
+            ]
+        return Prepared(networks, context, stack=layers)
 
     def network(self, layer: int) -> Conditioner:
         network = self.networks[layer]
@@ -111,10 +127,11 @@ class HiddenFlow(Transform):
         self, context: Tensor | None, weight: Tensor | DeferredWeight | None = None
     ) -> Sequence[Tensor | None]:
         """What each layer's network adds to its first hidden layer: one GEMM for all layers."""
-        weight = self.context_weight if weight is None else weight
-        if weight is None or context is None:
-            return [None] * self.layers
-        return linear(context, weight).split(self.units, -1)
+        projected = self._projected(context, self.context_weight if weight is None else weight)
+        return [None] * self.layers if projected is None else projected.split(self.units, -1)
+
+    def _projected(self, context: Tensor | None, weight: Tensor | DeferredWeight | None) -> Tensor | None:
+        return None if context is None or weight is None else linear(context, weight)
 
     def _check(self, point: Tensor, context: Tensor | None) -> None:
         if point.shape[-1] != self.size:
@@ -133,6 +150,9 @@ class Autoregressive(HiddenFlow):
 
     def _network(self, reverse: bool, units: int, depth: int) -> MADE:
         return MADE(self.size, self.scalar.n_params, units, depth, reverse)
+
+    def _dimensions(self, reverse: bool) -> tuple[slice, slice]:
+        return slice(0, self.size), slice(0, self.size)
 
     def _layer_inverse(self, layer, z, hidden, weights):
         eps, logdet = self.scalar.inverse(z, self.network(layer)(z, hidden, weights))
@@ -253,6 +273,12 @@ class SplitCoupling(HiddenFlow):
         kept = self.size // 2
         return Conditioner(kept, self.size - kept, self.scalar.n_params, units, depth)
 
+    def _dimensions(self, reverse: bool) -> tuple[slice, slice]:
+        kept = self.size // 2
+        border = self.size - kept if reverse else kept
+        first, last = slice(0, border), slice(border, self.size)
+        return (last, first) if reverse else (first, last)
+
     def _layer_forward(self, layer, eps, hidden, weights):
         return self._couple(self.scalar.forward, layer, eps, hidden, weights)
 
@@ -260,14 +286,10 @@ class SplitCoupling(HiddenFlow):
         return self._couple(self.scalar.inverse, layer, z, hidden, weights)
 
     def _couple(self, scalar_map, layer: int, y: Tensor, hidden: Tensor | None, weights: Weights):
-        kept = self.size // 2
-        reverse = layer % 2 == 1
-        sizes = [self.size - kept, kept] if reverse else [kept, self.size - kept]
-        halves = list(y.split(sizes, -1))
-        moved, through = (0, 1) if reverse else (1, 0)
-        halves[moved], logdet = scalar_map(
-            halves[moved], self.network(layer)(halves[through], hidden, weights)
-        )
+        through, moved = self._dimensions(layer % 2 == 1)
+        passed = y[..., through]
+        result, logdet = scalar_map(y[..., moved], self.network(layer)(passed, hidden, weights))
+        halves = (passed, result) if moved.start else (result, passed)
         return torch.cat(halves, -1), logdet.sum(-1)
 
 
@@ -276,6 +298,9 @@ class Elementwise(HiddenFlow):
 
     def _network(self, reverse: bool, units: int, depth: int) -> Conditioner:
         return Conditioner(0, self.size, self.scalar.n_params, units, depth)
+
+    def _dimensions(self, reverse: bool) -> tuple[slice, slice]:
+        return slice(0, 0), slice(0, self.size)
 
     def _layer_forward(self, layer, eps, hidden, weights):
         z, logdet = self.scalar.forward(eps, self.network(layer)(eps[..., :0], hidden, weights))

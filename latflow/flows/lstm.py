@@ -201,18 +201,37 @@ class _Cell(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, gates: Tensor, c: Tensor):
-        units = c.shape[-1]
-        i, f = gates[..., : 2 * units].sigmoid().chunk(2, -1)
-        g, o = gates[..., 2 * units : 3 * units].tanh(), gates[..., 3 * units :].sigmoid()
-        new_c = torch.addcmul(f * c, i, g)
-        tanh_c = new_c.tanh()
-        ctx.save_for_backward(i, f, g, o, c, tanh_c)
-        return o * tanh_c, new_c
+        values, units = gates.contiguous().clone(), c.shape[-1]
+        if (kernels := _kernels(gates.numel(), gates, c)) is not None:
+            new_c = c.contiguous().clone()
+            h, tanh_c = torch.empty_like(new_c), torch.empty_like(new_c)
+            kernels.lstm_cell(*(a.numpy() for a in (values, new_c, h, tanh_c)))
+        else:
+            values[..., : 2 * units].sigmoid_()
+            values[..., 2 * units : 3 * units].tanh_()
+            values[..., 3 * units :].sigmoid_()
+            i, f, g, o = values.chunk(4, -1)
+            new_c = torch.addcmul(f * c, i, g)
+            tanh_c = new_c.tanh()
+            h = o * tanh_c
+        ctx.save_for_backward(values, c, tanh_c)
+        return h, new_c
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_h: Tensor, grad_c: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        i, f, g, o, c, tanh_c = ctx.saved_tensors
+        values, c, tanh_c = ctx.saved_tensors
+        if (kernels := _kernels(values.numel(), values, c, grad_h, grad_c)) is not None:
+            before, grad_gates, through = (
+                grad_c.contiguous().clone(),
+                torch.empty_like(values),
+                grad_h.clone(),
+            )
+            zeros = torch.zeros_like(through)
+            arrays = (c, tanh_c, zeros, through, before, grad_gates)
+            kernels.lstm_rows_backward(values.numpy(), 0, len(values), *(a.numpy() for a in arrays))
+            return grad_gates, before
+        i, f, g, o = values.chunk(4, -1)
         grad_c = torch.addcmul(grad_c, grad_h * o, 1 - tanh_c.square())
         parts = (
             grad_c * g * (i * (1 - i)),

@@ -39,6 +39,10 @@ class Weights(NamedTuple):
             biases.append(bias)
         return matrices, biases
 
+    def prepared(self) -> list[DeferredWeight]:
+        """The layers that are prepared for a serial pass."""
+        return [matrix for matrix in self.matrices if isinstance(matrix, DeferredWeight)]
+
     def deferred(self) -> Weights:
         """Prepared for a serial pass of many steps."""
         prepared = [

@@ -18,9 +18,11 @@ from latflow.flows import (
     SequenceFlow,
     SplitCoupling,
     fast,
+    stack,
 )
 from latflow.flows.deferred import defer, linear
 from latflow.flows.lstm import lstm_cell
+from tests.flows.cases import HIDDEN
 from tests.flows.test_scalar import hostile, ulps_off
 
 # A few roundings, of sums of up to a hundred terms.
@@ -160,6 +162,46 @@ def test_the_gradients_of_the_compiled_cell_equal_those_of_torch(monkeypatch):
         monkeypatch.setattr(fast, "AVAILABLE", available)
         found.append(torch.autograd.grad((lstm(x, packing) * weight).sum(), [x, *lstm.parameters()]))
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("depth", [1, 2])
+def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(monkeypatch, dtype, hidden, depth):
+    """The serial density, whose steps are one node each; walked twice, for a walk must leave the graph as it was."""
+    pytest.importorskip("numba")
+    scalar = NLSq(scale=(0.4, 0.3, 0.4))
+    flow = SequenceFlow(
+        HIDDEN[hidden](5, 3, scalar, 6, units=8, depth=depth), LSTMContext(5, 6, 2, max_T=4), "iaf"
+    ).to(dtype)
+    randomise(flow, 0.4)
+    z, lengths = 2 * torch.randn(3, 4, 5, dtype=dtype), torch.tensor([4, 2, 4])
+    z.requires_grad_()
+    nodes = Mock(wraps=stack.density)
+    monkeypatch.setattr(stack, "density", nodes)
+    found = {}
+    for available in (True, False):
+        monkeypatch.setattr(fast, "AVAILABLE", available)
+        eps, logdet = flow.inverse(z, lengths)
+        loss = eps.sin().sum() + logdet.square().sum()
+        walks = [torch.autograd.grad(loss, [z, *flow.parameters()], retain_graph=True) for _ in range(2)]
+        found[available] = (eps, logdet, *walks)
+    assert nodes.call_count == 4
+    tolerance = 100 * TOLERANCE[dtype]
+    torch.testing.assert_close(found[True], found[False], rtol=tolerance, atol=tolerance)
+
+
+def test_the_compiled_stack_leaves_frozen_weights_alone():
+    pytest.importorskip("numba")
+    flow = SplitCoupling(4, 2, units=6)
+    randomise(flow)
+    flow.requires_grad_(False)
+    z = torch.randn(3, 4, requires_grad=True)
+    prepared = flow.prepare(steps=True)
+    assert prepared.stack is not None
+    found = torch.autograd.grad(flow.inverse(z, None, prepared)[1].sum(), z)
+    torch.testing.assert_close(found, torch.autograd.grad(flow.inverse(z)[1].sum(), z))
+    assert not any(weight.tape.grads for layer in prepared.stack for weight in layer.network)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -1,0 +1,103 @@
+"""The density of all J layers at one step of a serial pass, as one node of the graph.
+
+Layer by layer a step is some forty calls of torch for a few rows, and as many nodes for autograd: the calls cost more
+than the numbers. Here a layer is its products, one compiled call, and the same backwards; weight gradients wait on the
+tapes of `deferred` as in every serial pass. `HiddenFlow.inverse` is the same without it, for maps without a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from latflow.flows import fast
+from latflow.flows.deferred import DeferredWeight
+from latflow.flows.scalar import NLSq
+from latflow.shapes import Float
+
+
+class Layer(NamedTuple):
+    """What one layer does: raw parameters from the dimensions that its network sees, for those that it moves."""
+
+    network: Sequence[DeferredWeight]
+    seen: slice
+    moved: slice
+
+
+def density(
+    z: Float[Tensor, "n h"], hidden: Float[Tensor, "n units"] | None, layers: Sequence[Layer], scalar: NLSq
+) -> tuple[Float[Tensor, "n h"], Float[Tensor, "n"]]:
+    """eps and log |det deps/dz|. `hidden` is what the networks add to their first hidden layers, side by side."""
+    settings = (scalar.kappa_bound, *scalar.scale)
+    weights = [part for layer in layers for weight in layer.network for part in weight[:2]]
+    return _Density.apply(z, hidden, layers, settings, *weights)
+
+
+class _Density(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx, z: Tensor, hidden: Tensor | None, layers: Sequence[Layer], settings: Sequence[float], *_: Tensor
+    ):
+        kernels = fast.stack_kernels(z)
+        assert kernels is not None
+        z = z.detach()
+        logdet = z.new_zeros(len(z))
+        shares: Sequence[Any] = [None] * len(layers)
+        if hidden is not None:
+            shares = hidden.chunk(len(layers), -1)
+        kept: list[Tensor] = []
+        for layer, share in zip(reversed(layers), reversed(shares), strict=True):
+            kept.append(z)
+            y = z[:, layer.seen]
+            for k, (matrix, bias, _tape) in enumerate(layer.network):
+                y = F.linear(y, matrix, bias)
+                if k == 0 and share is not None:
+                    y += share
+                if k + 1 < len(layer.network):
+                    y.relu_()
+                kept.append(y)
+            eps = z.clone()
+            raw = y.view(len(y), 5, -1)
+            kernels.nlsq_density(*_arrays(z, raw), layer.moved.start, *settings, *_arrays(eps, logdet))
+            z = eps
+        ctx.layers, ctx.settings = layers, settings
+        ctx.save_for_backward(*kept, *(weight.matrix for layer in layers for weight in layer.network))
+        return z, logdet
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad: Tensor, grad_logdet: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        kernels = fast.stack_kernels(grad, grad_logdet)
+        assert kernels is not None
+        layers: Sequence[Layer] = ctx.layers
+        depth = len(layers[0].network)
+        saved = list(ctx.saved_tensors)
+        matrices = saved[-depth * len(layers) :]
+        grad, grad_logdet = grad.contiguous().clone(), grad_logdet.contiguous()
+        shares = []
+        for j, layer in enumerate(layers):  # the last one first
+            at = (len(layers) - 1 - j) * (depth + 1)
+            z, *values = saved[at : at + depth + 1]
+            inputs, outputs = [z[:, layer.seen], *values[:-1]], values[-1]
+            below = outputs.clone()
+            arrays = _arrays(z, below.view(len(below), 5, -1))
+            kernels.nlsq_density_gradient(
+                *arrays, layer.moved.start, *ctx.settings, *_arrays(grad, grad_logdet)
+            )
+            for k in range(depth - 1, -1, -1):
+                if ctx.needs_input_grad[4 + 2 * (j * depth + k)]:
+                    layer.network[k].tape.add(inputs[k], below)
+                if k > 0:
+                    below = torch.ops.aten.threshold_backward(below @ matrices[j * depth + k], inputs[k], 0)
+            shares.append(below)
+            grad[:, layer.seen] += below @ matrices[j * depth]
+        hidden = torch.cat(shares, -1) if ctx.needs_input_grad[1] else None
+        return grad, hidden, None, None, *[None] * (2 * depth * len(layers))
+
+
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.detach().numpy() for tensor in tensors]
