@@ -6,6 +6,7 @@ import torch
 
 from latflow.flows import LSTM, MADE, LSTMContext
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
+from latflow.models.symbols import Alphabet
 
 
 def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
@@ -29,9 +30,14 @@ def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
             return sum(int(module.get_buffer(f"mask{k}").sum()) for k in range(len(weights)))  # type: ignore[arg-type]
         return sum(weight.numel() for weight in weights)  # type: ignore[union-attr]
 
+    def scores(head: torch.nn.Linear, alphabet: Alphabet) -> int:
+        """Two matrices one after the other, or multiplied out."""
+        (e, f), v = head.weight.shape, alphabet.size
+        return min(e * (f + v), f * v)
+
     if isinstance(model, LSTMLanguageModel):
         alphabet = model.alphabet
-        per_step = context(model.context) + model.head.weight.numel() + alphabet.embedding.numel()
+        per_step = context(model.context) + scores(model.head, alphabet)
         per_step += alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
         return 2.0 * steps * per_step
     assert isinstance(model, LatentSequenceModel)
@@ -40,5 +46,5 @@ def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
     once += emission.alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
     each = context(model.prior.context) + sum(network(module) for module in hidden.networks)
     each += 0 if hidden.context_weight is None else hidden.context_weight.numel()
-    each += lstm(emission.lstm) + emission.head.weight.numel() + emission.alphabet.embedding.numel()
+    each += lstm(emission.lstm) + scores(emission.head, emission.alphabet)
     return 2.0 * steps * (once + samples * each)

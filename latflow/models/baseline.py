@@ -29,7 +29,8 @@ class LSTMLanguageModel(SequenceModel):
     def _terms(self, x: Tensor, packing: Packing, samples: int) -> tuple[Tensor, Tensor]:
         rows = packing.pack(x)
         embedded = F.dropout(self.alphabet.embed(rows), self.dropout, self.training)
-        scores = self.alphabet.scores(self.head(self.context.whole(embedded, packing)))
+        matrix, bias, scores = self.alphabet.behind(self.head, packing.rows)
+        scores = scores(F.linear(self.context.whole(embedded, packing), matrix, bias))
         log_p = packing.unpack(self.alphabet.log_prob(scores, rows))[:, None]
         return log_p, torch.zeros_like(log_p)
 
@@ -39,12 +40,11 @@ class LSTMLanguageModel(SequenceModel):
         # table, and the two matrices behind the LSTM are one.
         alphabet, lstm = self.alphabet, self.context.lstm
         gates = F.linear(alphabet.embedding, lstm.input_weight[0])
-        output = alphabet.embedding if alphabet.output is None else alphabet.output
-        matrix, bias = output @ self.head.weight, F.linear(output, self.head.bias) + alphabet.bias
+        matrix, bias, scores = alphabet.behind(self.head, packing.rows)
         drawn = []
         context, state = self.context.start(packing)
         for t in range(packing.steps):
-            x = alphabet.decide(F.linear(context, matrix, bias) + noise[packing.at(t)])
+            x = alphabet.decide(scores(F.linear(context, matrix, bias)) + noise[packing.at(t)])
             drawn.append(x)
             if t + 1 < packing.steps:
                 given = alphabet.look_up(x[: packing.active[t + 1]], gates) + lstm.bias[0]

@@ -41,8 +41,11 @@ class Emission(nn.Module):
     def scores(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n v"]:
         hidden = self.lstm(z, packing, self.positions(packing.places.step, packing.places.remaining))
         past, future = F.dropout(hidden, self.dropout, self.training).chunk(2, -1)
-        features = torch.cat([z, packing.before(past), packing.after(future)], -1)
-        return self.alphabet.scores(self.head(features))
+        # The head of (z_t, past_{t-1}, future_{t+1}): steps are shifted behind its products, where rows are shorter.
+        matrix, bias, scores = self.alphabet.behind(self.head, packing.rows)
+        own, of_past, of_future = matrix.split([z.shape[-1], self.units, self.units], 1)
+        features = F.linear(z, own, bias) + packing.before(F.linear(past, of_past))
+        return scores(features + packing.after(F.linear(future, of_future)))
 
     def log_prob(self, x: Tensor, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
         """log p(x_t | z, T) of every row."""

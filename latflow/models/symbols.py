@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,22 @@ class Alphabet(nn.Module, ABC):
 
     def scores(self, features: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Scores from features of the embedding's size; tied, the embedding is the output matrix."""
-        return F.linear(features, self.embedding if self.output is None else self.output, self.bias)
+        return F.linear(features, self.output_matrix, self.bias)
+
+    @property
+    def output_matrix(self) -> Float[Tensor, "v e"]:
+        return self.embedding if self.output is None else self.output
+
+    def behind(self, head: nn.Linear, rows: int) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+        """`scores` of what `head` makes of so many rows: a matrix and a bias to apply first, and what remains to do.
+
+        Between head and scores there is nothing, so the two matrices are multiplied out where that saves operations.
+        """
+        (e, f), v = head.weight.shape, self.size
+        if rows * f * v + e * f * v > rows * e * (f + v):
+            return head.weight, head.bias, self.scores
+        bias = F.linear(head.bias, self.output_matrix, self.bias)
+        return self.output_matrix @ head.weight, bias, lambda scores: scores
 
     def embed(self, x: Tensor) -> Float[Tensor, "n e"]:
         """Rows of x to vectors."""

@@ -10,8 +10,8 @@ from latflow.bench.measure import SMALL, configure, random_batch, wasted_steps
 from latflow.bench.reference import one_hot_positions, sample_plain, sample_straightforward
 from latflow.data.base import DataSpec
 from latflow.flows import Packing, Positions, fast
-from latflow.models import LSTMLanguageModel, build
-from tests.models.cases import TINY
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
+from tests.models.cases import TINY, small_model, text_spec
 
 SPECS = [DataSpec("text", tuple("abcde"), (0, *[1] * 9)), DataSpec("music", (), (0, *[1] * 9))]
 
@@ -65,7 +65,7 @@ def test_flops_are_counted_by_the_formula():
     spec = SPECS[0]
     model = build(configure("LSTM", SMALL.config), spec)
     gates = 4 * 128 * (128 + 128)
-    assert count_flops(model, 10) == 2 * 10 * (gates + 128 * 128 + 5 * 128)
+    assert count_flops(model, 10) == 2 * 10 * (gates + 5 * 128)
     latent = build(configure("AF/SCF", SMALL.config), spec)
     assert count_flops(latent, 20, 3) == 2 * count_flops(latent, 10, 3)
     assert random_batch(spec, 2, 4).x.shape == (2, 4)
@@ -73,3 +73,22 @@ def test_flops_are_counted_by_the_formula():
 
 def test_no_step_is_spent_on_padding():
     assert wasted_steps(torch.tensor([1, 7, 3, 288])) == 0
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize(
+    ("symbols", "multiplied_out"), [("abc", True), ("abcdefghijklmnopqrstuvwxyz", False)]
+)
+def test_matrices_multiplied_out_give_the_scores_of_one_after_the_other(symbols, multiplied_out):
+    """Step t reads z_t, the past up to t-1, the future from t+1; for few symbols head and embedding are one matrix."""
+    model = small_model("af-af", text_spec(symbols), spread=0.5)
+    assert isinstance(model, LatentSequenceModel)
+    emission, packing = model.emission, Packing(torch.tensor([6, 2, 5, 6, 6, 6]))
+    matrix, _, _ = emission.alphabet.behind(emission.head, packing.rows)
+    assert (matrix is not emission.head.weight) == multiplied_out
+    z = torch.randn(packing.rows, 3)
+    places = packing.places
+    past, future = emission.lstm(z, packing, emission.positions(places.step, places.remaining)).chunk(2, -1)
+    features = torch.cat([z, packing.before(past), packing.after(future)], -1)
+    one_after_the_other = emission.alphabet.scores(emission.head(features))
+    torch.testing.assert_close(emission.scores(z, packing), one_after_the_other)
