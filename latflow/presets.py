@@ -226,11 +226,12 @@ BUILT_IN: Mapping[str, Diff] = {
     },
     "pydoc": {
         **_BUILT_IN,
-        **_width(96, 12, 48),
+        **_width(96, 4, 96),
         "data.name": "pydoc",
+        "model.prior.layers": 4,
         "train.batch_size": 10,
         "train.epochs": 10,
-        "train.kl_steps": (100, 300),
+        "train.kl_steps": (0, 500),
         "train.lr_decay": 4,
     },
 }
