@@ -1,6 +1,6 @@
 """How fast, as ratios measured in one run: training, evaluation and generation against the machine and each other.
 
-Useful FLOPs only are counted (`flops`) and held against the machine's own float32 GEMM peak, measured first.
+Useful FLOPs only are counted (`flops`) and held against the machine's float32 GEMM peak, measured in turn with them.
 Every time is the best of several repeats.
 """
 
@@ -60,13 +60,13 @@ def run(
     names = tuple(name for name in MODELS if not quick or name != "AF-only")
     both = [(name, size) for size in sizes for name in names]
     report["training"] = show_rows(
-        "Training step, text, T = 100", (training(name, size, 100, peak) for name, size in both)
+        "Training step, text, T = 100", (training(name, size, 100) for name, size in both)
     )
     report["training growth"] = {name: training_growth(name, SMALL, 64) for name in names}
     show_pairs("Training, twice the length (at most 2.2)", report["training growth"])
     if not quick:
         report["evaluation"] = show_rows(
-            "Importance-sampled NLL, K = 50", (evaluation(name, size, 100, peak) for name, size in both)
+            "Importance-sampled NLL, K = 50", (evaluation(name, size, 100) for name, size in both)
         )
     report["straightforward"] = show_rows(
         "AF/AF generation against the straightforward way",

@@ -34,7 +34,7 @@ def _show(key: str, value: Any) -> str:
         return "-"
     if not isinstance(value, float):
         return str(value)
-    if key == "flops":
+    if key in ("flops", "peak"):
         return f"{value / 1e9:.0f} G/s"
     if key == "share":
         return f"{value:.0%}"

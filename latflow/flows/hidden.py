@@ -35,11 +35,14 @@ class Prepared(NamedTuple):
     compiled: tuple | None = None
     """The same for the compiled kernel, where it can be used."""
     stack: list[stack.Layer] | None = None
-    """The same for the density as one node of the graph, where that can be used."""
+    """The same for all layers of a step at once (`stack`), where that can be used."""
 
 
 class HiddenFlow(Transform):
     """J layers; every scalar map in them sees the context, which is projected for all layers in one GEMM."""
+
+    serial = False
+    """Whether `forward` goes through the dimensions one after the other."""
 
     def __init__(
         self,
@@ -81,7 +84,10 @@ class HiddenFlow(Transform):
 
     def forward(self, eps, context=None, prepared: Prepared | None = None):
         self._check(eps, context)
-        networks, context_weight = (self.prepare() if prepared is None else prepared)[:2]
+        networks, context_weight, _, layers = self.prepare() if prepared is None else prepared
+        compiled = not torch.is_grad_enabled() and not self.serial and eps.ndim == 2
+        if compiled and layers is not None and isinstance(self.scalar, NLSq):
+            return stack.generate(eps, self._projected(context, context_weight), layers, self.scalar)
         z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context, context_weight)
         for layer in range(self.layers):
             z, logdet = self._layer_forward(layer, z, hidden[layer], networks[layer])
@@ -90,10 +96,9 @@ class HiddenFlow(Transform):
 
     def inverse(self, z, context=None, prepared: Prepared | None = None):
         self._check(z, context)
-        prepared = self.prepare() if prepared is None else prepared
-        networks, context_weight = prepared[:2]
-        if prepared.stack is not None and isinstance(self.scalar, NLSq) and z.ndim == 2:
-            return stack.density(z, self._projected(context, context_weight), prepared.stack, self.scalar)
+        networks, context_weight, _, layers = self.prepare() if prepared is None else prepared
+        if layers is not None and isinstance(self.scalar, NLSq) and z.ndim == 2:
+            return stack.density(z, self._projected(context, context_weight), layers, self.scalar)
         eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context, context_weight)
         for layer in reversed(range(self.layers)):
             eps, logdet = self._layer_inverse(layer, eps, hidden[layer], networks[layer])
@@ -147,6 +152,8 @@ class HiddenFlow(Transform):
 
 class Autoregressive(HiddenFlow):
     """f_AF: eps_d = s^-1(z_d; raw(z_<d, context)), J times (section 3, AF)."""
+
+    serial = True
 
     def _network(self, reverse: bool, units: int, depth: int) -> MADE:
         return MADE(self.size, self.scalar.n_params, units, depth, reverse)

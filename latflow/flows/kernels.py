@@ -173,6 +173,22 @@ def _scalar_forward(kind, settings, eps, raw):  # pragma: no cover (compiled)
     return nlsq_forward(eps, raw[0], settings[1] * raw[1], kappa, settings[3] * raw[3], raw[4])
 
 
+@jit()
+def scalar_forward(eps, raw, begin, kind, settings, z, logdet):  # pragma: no cover (compiled)
+    """The scalar maps of one layer for the dimensions of eps (n, H) from `begin` on, as many as raw (n, params, k) has.
+
+    They are written to z (n, H), and the logarithms of the slopes are added to logdet (n,).
+    """
+    own = np.empty(raw.shape[1], np.float64)
+    for row in range(eps.shape[0]):
+        for k in range(raw.shape[2]):
+            for p in range(raw.shape[1]):
+                own[p] = raw[row, p, k]
+            value, slope = _scalar_forward(kind, settings, np.float64(eps[row, begin + k]), own)
+            z[row, begin + k] = value
+            logdet[row] += slope
+
+
 @jit(**_STRAIGHT)
 def _affine_block(z, raw, settings, logdet):  # pragma: no cover (compiled)
     """z (B,) holds eps and becomes z for raw (2, B); log dz/deps is added to `logdet`."""

@@ -1,8 +1,9 @@
-"""The density of all J layers at one step of a serial pass, as one node of the graph.
+"""All J layers at one step of a serial pass, compiled: the density as one node of the graph, and generation.
 
-Layer by layer a step is some forty calls of torch for a few rows, and as many nodes for autograd: the calls cost more
-than the numbers. Here a layer is its products, one compiled call, and the same backwards; weight gradients wait on the
-tapes of `deferred` as in every serial pass. `HiddenFlow.inverse` is the same without it, for maps without a kernel.
+Layer by layer a step is some forty calls of torch for a few rows, more than a hundred where a root is solved, and as
+many nodes for autograd: the calls cost more than the numbers. Here a layer is its products and one compiled call, and
+the same backwards; weight gradients wait on the tapes of `deferred` as in every serial pass. `HiddenFlow.inverse` and
+`forward` do the same without it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,36 @@ def density(
     return _Density.apply(z, hidden, layers, settings, *weights)
 
 
+def generate(
+    eps: Float[Tensor, "n h"], hidden: Float[Tensor, "n units"] | None, layers: Sequence[Layer], scalar: NLSq
+) -> tuple[Float[Tensor, "n h"], Float[Tensor, "n"]]:
+    """z and log |det dz/deps|, without gradients, of layers that do not see what they move."""
+    kernels = fast.kernels(eps)
+    assert kernels is not None
+    settings = (scalar.kappa_bound, *scalar.scale)
+    z, logdet = eps, eps.new_zeros(len(eps))
+    for layer, share in zip(layers, _shares(hidden, layers), strict=True):
+        raw, before, z = _network(layer, z, share)[-1], z, z.clone()
+        given = _arrays(before, raw.view(len(raw), 5, -1))
+        kernels.scalar_forward(*given, layer.moved.start, kernels.NLSQ, settings, *_arrays(z, logdet))
+    return z, logdet
+
+
+def _shares(hidden: Tensor | None, layers: Sequence[Layer]) -> Sequence[Tensor | None]:
+    return [None] * len(layers) if hidden is None else hidden.chunk(len(layers), -1)
+
+
+def _network(layer: Layer, y: Tensor, share: Tensor | None) -> list[Tensor]:
+    """What the layers of a network put out, the last of them raw parameters."""
+    values = [y[:, layer.seen]]
+    for k, (matrix, bias, _) in enumerate(layer.network):
+        value = F.linear(values[-1], matrix, bias)
+        if k == 0 and share is not None:
+            value += share
+        values.append(value if k + 1 == len(layer.network) else value.relu_())
+    return values[1:]
+
+
 class _Density(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -46,23 +77,12 @@ class _Density(torch.autograd.Function):
         assert kernels is not None
         z = z.detach()
         logdet = z.new_zeros(len(z))
-        shares: Sequence[Any] = [None] * len(layers)
-        if hidden is not None:
-            shares = hidden.chunk(len(layers), -1)
         kept: list[Tensor] = []
-        for layer, share in zip(reversed(layers), reversed(shares), strict=True):
-            kept.append(z)
-            y = z[:, layer.seen]
-            for k, (matrix, bias, _tape) in enumerate(layer.network):
-                y = F.linear(y, matrix, bias)
-                if k == 0 and share is not None:
-                    y += share
-                if k + 1 < len(layer.network):
-                    y.relu_()
-                kept.append(y)
-            eps = z.clone()
-            raw = y.view(len(y), 5, -1)
-            kernels.nlsq_density(*_arrays(z, raw), layer.moved.start, *settings, *_arrays(eps, logdet))
+        for layer, share in zip(reversed(layers), reversed(_shares(hidden, layers)), strict=True):
+            values, eps = _network(layer, z, share), z.clone()
+            given = _arrays(z, values[-1].view(len(z), 5, -1))
+            kernels.nlsq_density(*given, layer.moved.start, *settings, *_arrays(eps, logdet))
+            kept += [z, *values]
             z = eps
         ctx.layers, ctx.settings = layers, settings
         ctx.save_for_backward(*kept, *(weight.matrix for layer in layers for weight in layer.network))
@@ -79,15 +99,13 @@ class _Density(torch.autograd.Function):
         matrices = saved[-depth * len(layers) :]
         grad, grad_logdet = grad.contiguous().clone(), grad_logdet.contiguous()
         shares = []
-        for j, layer in enumerate(layers):  # the last one first
+        for j, layer in enumerate(layers):  # layer 0 came last
             at = (len(layers) - 1 - j) * (depth + 1)
             z, *values = saved[at : at + depth + 1]
             inputs, outputs = [z[:, layer.seen], *values[:-1]], values[-1]
             below = outputs.clone()
-            arrays = _arrays(z, below.view(len(below), 5, -1))
-            kernels.nlsq_density_gradient(
-                *arrays, layer.moved.start, *ctx.settings, *_arrays(grad, grad_logdet)
-            )
+            given, grads = _arrays(z, below.view(len(z), 5, -1)), _arrays(grad, grad_logdet)
+            kernels.nlsq_density_gradient(*given, layer.moved.start, *ctx.settings, *grads)
             for k in range(depth - 1, -1, -1):
                 if ctx.needs_input_grad[4 + 2 * (j * depth + k)]:
                     layer.network[k].tape.add(inputs[k], below)

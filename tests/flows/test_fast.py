@@ -191,6 +191,27 @@ def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(monkeypatch, 
     torch.testing.assert_close(found[True], found[False], rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hidden", ["scf", "none"])
+def test_compiled_generation_in_steps_equals_that_of_torch(monkeypatch, dtype, hidden):
+    pytest.importorskip("numba")
+    scalar = NLSq(scale=(0.4, 0.3, 0.4))
+    flow = SequenceFlow(HIDDEN[hidden](5, 3, scalar, 6, units=8), LSTMContext(5, 6, 2, max_T=4), "af").to(
+        dtype
+    )
+    randomise(flow, 0.4)
+    eps, lengths = 2 * torch.randn(3, 4, 5, dtype=dtype), torch.tensor([4, 2, 4])
+    calls = Mock(wraps=stack.generate)
+    monkeypatch.setattr(stack, "generate", calls)
+    with torch.no_grad():
+        found = flow(eps, lengths)
+        assert calls.call_count == 4
+        monkeypatch.setattr(fast, "AVAILABLE", False)
+        expected = flow(eps, lengths)
+    assert calls.call_count == 4
+    torch.testing.assert_close(found, expected, rtol=10 * TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
+
+
 def test_the_compiled_stack_leaves_frozen_weights_alone():
     pytest.importorskip("numba")
     flow = SplitCoupling(4, 2, units=6)
