@@ -158,6 +158,8 @@ SMALL_TEXT: Diff = {
     "train.patience": 1000,
 }
 """Two passes over PTB: the LSTM over time is as wide in all models, what surrounds it half as wide."""
+SMALL_TEXT_MASKED: Diff = {"model.prior.network_units": 192}
+"""AF in hidden: the first of four dimensions sees a quarter of the masked units, so many as the other networks have."""
 SMALL_MUSIC: Diff = {
     **_width(128, 24, 64),
     "model.prior.layers": 3,
@@ -251,6 +253,8 @@ def _presets() -> dict[str, Preset]:
             paper = {**diff, **ROWS[row], **EXTRA.get((corpus, row), {})}
             add(f"{corpus}-{row}", paper, TITLES[row])
             small = {**paper, **SMALL[corpus], **(SMALL_LSTM if row == "lstm" else {})}
+            if corpus == "ptb" and row in ("af-af", "af-only", "af-af-affine"):
+                small |= SMALL_TEXT_MASKED
             add(f"{corpus}-{row}-small", small, f"{TITLES[row]}, small")
     for corpus, diff in BUILT_IN.items():
         for row in ROWS if corpus != "chords" else _MUSIC_ROWS:
