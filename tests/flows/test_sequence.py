@@ -158,7 +158,8 @@ def test_a_generator_makes_samples_repeatable():
 def test_rsample_is_differentiable_and_sample_is_not():
     flow = sequence_flow("af", "scf", "nlsq")
     draw = flow.rsample(LENGTHS, generator=torch.Generator().manual_seed(7))
-    assert torch.equal(draw.detach(), flow.sample(LENGTHS, generator=torch.Generator().manual_seed(7)))
+    sample = flow.sample(LENGTHS, generator=torch.Generator().manual_seed(7))
+    torch.testing.assert_close(draw.detach(), sample, rtol=1e-12, atol=1e-12)  # kernels, where no gradient is kept
     draw.square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in flow.parameters())
     assert not flow.sample(LENGTHS).requires_grad
