@@ -159,7 +159,8 @@ SMALL_TEXT: Diff = {
 }
 """Two passes over PTB: the LSTM over time is as wide in all models, what surrounds it half as wide."""
 SMALL_TEXT_MASKED: Diff = {"model.prior.network_units": 192}
-"""AF in hidden: the first of four dimensions sees a quarter of the masked units, so many as the other networks have."""
+"""AF in hidden: the first of four dimensions sees a quarter of the masked units, so many as the other networks have.
+It favours these rows: the others gain from wider networks too (docs/log.md)."""
 SMALL_MUSIC: Diff = {
     **_width(128, 24, 64),
     "model.prior.layers": 3,

@@ -223,7 +223,8 @@ def _word(value: Any) -> str:
 def about(shown: Shown) -> str:
     """What the numbers are, in a sentence or two."""
     unit = f"Test NLL in {shown.table.unit}, with 50 importance samples for latent models."
-    return " ".join(part for part in (unit, shown.table.note) if part)
+    small = shown.table.small_note if shown.small else ""
+    return " ".join(part for part in (unit, shown.table.note, small) if part)
 
 
 # Formats.
