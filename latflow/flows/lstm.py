@@ -85,7 +85,7 @@ class LSTM(nn.Module):
         """The directions of a layer, on rows of any lengths."""
         outputs = []
         for direction, (own, matrix, recurrent, bias) in enumerate(self._directions(layer)):
-            gates = F.linear(x, matrix, bias)
+            gates = linear(x, matrix, bias)
             if features is not None:
                 gates = _add_shared(gates, features[:, own])
             outputs.append(_Recurrence.apply(gates, recurrent, h, c, packing, direction == 1))
