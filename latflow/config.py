@@ -21,7 +21,8 @@ class DataConfig:
     data_dir: str | None = None
     """Where the corpora lie; otherwise $LATFLOW_DATA, then the cache folder, then a download."""
     max_length: int | None = None
-    """Leave out longer sequences; unset: 288 for ptb, and an error beyond 20000 in a user's own."""
+    """Leave out longer sequences; unset: 288 for ptb, and an error beyond 20000 in a user's own. Not for
+    hmm and chords, which draw their own lengths."""
     chunk: int = 0
     """text: cut every N characters, line ends included; 0: one sequence per line."""
     valid_fraction: float = 0.1
@@ -175,29 +176,36 @@ class Config:
                 if number is not None and not low <= number <= high:
                     upper = f" to {high:g}" if math.isfinite(high) else " or more"
                     raise LatflowError(f"{name} is {number}; accepted: {low:g}{upper}")
+        prior, latent = self.model.prior, self.model.latent_size
+        if not 0 < prior.alpha < 1:
+            raise LatflowError(f"model.prior.alpha is {prior.alpha}; it must lie between 0 and 1")
+        if self.model.kind == "latent" and prior.hidden == "af" and prior.network_units < latent:
+            raise LatflowError(
+                f"model.prior.network_units is {prior.network_units}; a masked network needs one for each of the "
+                f"model.latent_size {latent} dimensions at least"
+            )
 
 
 _INF = math.inf
 _RANGES: Mapping[str, tuple[float, float]] = {
     "seed": (0, 2**63 - 1),
-    "model.latent_size": (1, _INF),
-    "model.embedding_size": (1, _INF),
-    "model.position_rank": (1, _INF),
-    "model.prior.layers": (1, _INF),
-    "model.prior.network_layers": (1, _INF),
-    "model.prior.network_units": (1, _INF),
-    "model.prior.lstm_layers": (1, _INF),
-    "model.prior.lstm_units": (1, _INF),
+    "model.latent_size": (1, 10_000),
+    "model.embedding_size": (1, 100_000),
+    "model.position_rank": (1, 10_000),
+    "model.prior.layers": (1, 1000),
+    "model.prior.network_layers": (1, 1000),
+    "model.prior.network_units": (1, 100_000),
+    "model.prior.lstm_layers": (1, 1000),
+    "model.prior.lstm_units": (1, 100_000),
     "model.prior.dropout": (0, 1),
-    "model.prior.alpha": (0, 1),
-    "model.posterior.layers": (1, _INF),
-    "model.posterior.units": (1, _INF),
+    "model.posterior.layers": (1, 1000),
+    "model.posterior.units": (1, 100_000),
     "model.posterior.dropout": (0, 1),
-    "model.emission.layers": (1, _INF),
-    "model.emission.units": (1, _INF),
+    "model.emission.layers": (1, 1000),
+    "model.emission.units": (1, 100_000),
     "model.emission.dropout": (0, 1),
-    "model.baseline.layers": (1, _INF),
-    "model.baseline.units": (1, _INF),
+    "model.baseline.layers": (1, 1000),
+    "model.baseline.units": (1, 100_000),
     "model.baseline.dropout": (0, 1),
     "train.epochs": (1, _INF),
     "train.batch_size": (1, _INF),

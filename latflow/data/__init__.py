@@ -72,3 +72,5 @@ def _check(config: DataConfig) -> None:
             raise LatflowError(f"{field} is {getattr(config, field)}; it must be 0 or more")
     if config.max_length is not None and config.max_length < 1:
         raise LatflowError(f"max_length is {config.max_length}; it must be 1 or more")
+    if config.max_length is not None and config.name in ("hmm", "chords"):
+        raise LatflowError(f"max_length is for data that is read; {config.name} draws its own lengths")

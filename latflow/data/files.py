@@ -60,6 +60,14 @@ def readable(path: str | Path) -> Iterator[None]:
         raise LatflowError(f"{error.filename or path}: {error.strerror or error}") from None
 
 
+def file_stem(out: str | Path, suffixes: tuple[str, ...]) -> Path:
+    """The name before the suffixes of several files, for a name given with one of them or without."""
+    stem = Path(out)
+    if not stem.name or stem.is_dir():
+        raise LatflowError(f"{out} is a folder; give the name of a file in it, as in {stem / 'name'}")
+    return stem.with_suffix("") if stem.suffix in suffixes else stem
+
+
 def list_files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     """All files under a folder whose names end so, in either case, sorted; a closed folder is an error."""
 

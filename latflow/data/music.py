@@ -22,9 +22,9 @@ from typing import IO, Any
 import numpy as np
 
 from latflow.config import DataConfig
-from latflow.data.base import Corpus, DataSpec, Sequences, length_counts, roll_of
+from latflow.data.base import Corpus, DataSpec, Sequences, roll_of
 from latflow.data.files import readable
-from latflow.data.own import SPLITS
+from latflow.data.own import SPLITS, count_lengths, short_enough
 from latflow.errors import LatflowError
 
 MOST_BYTES = 1 << 28
@@ -34,9 +34,8 @@ MOST_STEPS = 10_000_000
 
 def load_music(name: str, path: Path, config: DataConfig) -> Corpus:
     """One of the four corpora, from its JSON or its pickle."""
-    splits = read_music(path)
-    seen = [splits["train"].lengths, splits["valid"].lengths]
-    counts = length_counts(seen, True if config.smooth_lengths is None else config.smooth_lengths)
+    splits = short_enough(name, read_music(path), config)
+    splits, counts = count_lengths(name, splits, config.smooth_lengths in (None, True))
     spec = DataSpec("music", (), counts)
     return Corpus(name, spec, splits, f"Boulanger-Lewandowski 2012, {path}", files=(str(path),))
 

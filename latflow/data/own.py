@@ -105,6 +105,44 @@ def keep_lengths(lengths: Sequence[int], config: DataConfig, where: str) -> np.n
     return keep
 
 
+def short_enough(name: str, parts: dict[str, Sequences], config: DataConfig) -> dict[str, Sequences]:
+    """The sequences of each split that max_length allows."""
+    kept = {
+        part: sequences.select(
+            np.flatnonzero(keep_lengths(sequences.lengths.tolist(), config, f"{name}, {part}"))
+        )
+        for part, sequences in parts.items()
+    }
+    for part, sequences in kept.items():
+        if not len(sequences):
+            raise LatflowError(
+                f"{name}: no sequence of {part} has max_length {config.max_length} or fewer steps"
+            )
+    return kept
+
+
+def count_lengths(
+    name: str, parts: dict[str, Sequences], smooth: bool
+) -> tuple[dict[str, Sequences], tuple[int, ...]]:
+    """The counts of p(T), from train and valid, and the splits without test sequences that it rules out."""
+    counts = length_counts([parts["train"].lengths, parts["valid"].lengths], smooth)
+    test = parts["test"]
+    allowed = np.array([length < len(counts) and counts[length] > 0 for length in test.lengths])
+    if allowed.all():
+        return parts, counts
+    outside = np.unique(test.lengths[~allowed]).tolist()
+    lengths = ", ".join(map(str, outside[:5])) + " ..." * (len(outside) > 5)
+    warnings.warn(
+        f"{name}: {(~allowed).sum()} of {len(test)} test sequences left out: p(T), counted on train and "
+        f"valid, gives no probability to their lengths ({lengths})",
+        LatflowWarning,
+        stacklevel=2,
+    )
+    if not allowed.any():
+        raise LatflowError(f"{name}: no test sequence has a length that occurs in train or valid")
+    return {**parts, "test": test.select(np.flatnonzero(allowed))}, counts
+
+
 def assemble(
     config: DataConfig,
     kind: str,
@@ -123,21 +161,7 @@ def assemble(
         heap = parts["all"]
         parts = {k: heap.select(v) for k, v in seeded_split(heap.lengths, config, smooth, name).items()}
         origin = f"split at random, seed {config.split_seed}"
-    counts = length_counts([parts["train"].lengths, parts["valid"].lengths], smooth)
-    test = parts["test"]
-    allowed = np.array([length < len(counts) and counts[length] > 0 for length in test.lengths])
-    if not allowed.all():
-        outside = np.unique(test.lengths[~allowed]).tolist()
-        lengths = ", ".join(map(str, outside[:5])) + " ..." * (len(outside) > 5)
-        warnings.warn(
-            f"{name}: {(~allowed).sum()} of {len(test)} test sequences left out: p(T), counted on train and "
-            f"valid, gives no probability to their lengths ({lengths})",
-            LatflowWarning,
-            stacklevel=2,
-        )
-        if not allowed.any():
-            raise LatflowError(f"{name}: no test sequence has a length that occurs in train or valid")
-        parts = {**parts, "test": test.select(np.flatnonzero(allowed))}
+    parts, counts = count_lengths(name, parts, smooth)
     listed = tuple(str(file) for group in files.values() for file in group)
     origin = f"{len(listed)} file{'s' * (len(listed) > 1)}, {origin}"
     return Corpus(name, DataSpec(kind, symbols, counts), parts, origin, files=listed)

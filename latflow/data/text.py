@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from latflow.config import DataConfig
-from latflow.data.base import Corpus, DataSpec, Sequences, length_counts
+from latflow.data.base import Corpus, DataSpec, Sequences
 from latflow.data.files import readable
-from latflow.data.own import LONGEST, SPLITS, assemble, keep_lengths, split_files
+from latflow.data.own import LONGEST, SPLITS, assemble, count_lengths, keep_lengths, split_files
 from latflow.errors import LatflowError, LatflowWarning
 
 PTB_LONGEST = 288
@@ -150,6 +150,8 @@ def read_tokens(path: Path, config: DataConfig) -> list[list[str | int]]:
         wrong = [token for token in tokens if type(token) not in (int, str)]
         if wrong:
             raise LatflowError(f"{where}: {json.dumps(wrong[0])[:40]} is no token (whole number, string)")
+        if any(isinstance(token, str) and re.search("[\ud800-\udfff]", token) for token in tokens):
+            raise LatflowError(f"{where}: half of a surrogate pair stands alone, which is no Unicode text")
         if not tokens:
             raise LatflowError(f"{where}: an empty list; a sequence has one token at least")
         if config.max_length is None and len(tokens) > LONGEST:
@@ -175,10 +177,13 @@ def _given_split(
     name: str, lines: dict[str, list[str]], smooth: bool, origin: str, files: tuple[str, ...] = ()
 ) -> Corpus:
     """A text corpus whose split is given."""
+    for split, items in lines.items():
+        if not items:
+            raise LatflowError(f"{name}: no sentence of {split} is short enough for max_length")
     symbols = tuple(sorted(_distinct(lines)))
     spec = DataSpec("text", symbols, (0, 1))
     splits = {split: encode_all(spec, items) for split, items in lines.items()}
-    counts = length_counts([splits["train"].lengths, splits["valid"].lengths], smooth)
+    splits, counts = count_lengths(name, splits, smooth)
     return Corpus(name, DataSpec("text", symbols, counts), splits, origin, files=files)
 
 
@@ -210,6 +215,8 @@ def load_pydoc(config: DataConfig) -> Corpus:
     """`pydoc`: a sentence's own hash tells its split, so that it is the same on every Python."""
     lines: dict[str, list[str]] = {split: [] for split in SPLITS}
     for sentence in pydoc_sentences():
+        if config.max_length and len(sentence) > config.max_length:
+            continue
         bucket = hashlib.sha256(sentence.encode()).digest()[0] % 10
         lines["test" if bucket == 0 else "valid" if bucket == 1 else "train"].append(sentence)
     if not config.smooth_lengths:  # a plain histogram: a test sentence with a length of its own is trained on

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latflow.data.music import read_music, read_pickle
-from latflow.errors import LatflowError
+from latflow.config import DataConfig
+from latflow.data.music import load_music, read_music, read_pickle
+from latflow.errors import LatflowError, LatflowWarning
 
 NOTES = {
     "train": [[[60, 64, 67], [], [21, 108]], [[60]]],
@@ -45,6 +46,23 @@ def check_notes(path: Path) -> None:
 @pytest.mark.parametrize("indent", [None, 1])
 def test_json_is_read(tmp_path: Path, indent: int | None) -> None:
     check_notes(save_json(tmp_path / "a.json.gz", json.dumps(NOTES, indent=indent).encode()))
+
+
+def test_lengths_without_probability_and_beyond_the_limit_are_left_out(tmp_path: Path) -> None:
+    path = save_json(tmp_path / "a.json.gz", NOTES)
+    with pytest.warns(LatflowWarning, match="longer than max_length 2"):
+        corpus = load_music("jsb", path, DataConfig("jsb", max_length=2))
+    assert {split: x.lengths.tolist() for split, x in corpus.splits.items()} == {
+        "train": [1],
+        "valid": [2],
+        "test": [1, 2],
+    }
+    notes = {**NOTES, "test": [[[64]], [[65]] * 9]}
+    with pytest.warns(LatflowWarning, match="1 of 2 test sequences left out"):
+        corpus = load_music("jsb", save_json(path, notes), DataConfig("jsb", smooth_lengths=False))
+    assert corpus.splits["test"].lengths.tolist() == [1]
+    with pytest.raises(LatflowError, match="no sequence of valid"), pytest.warns(LatflowWarning):
+        load_music("jsb", path, DataConfig("jsb", max_length=1))
 
 
 @pytest.mark.parametrize("protocol", range(6))
