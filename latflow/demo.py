@@ -68,7 +68,7 @@ def _compare(out: Path, corpus: str, names: list[str]) -> None:
         for row, value in table(results[name]):
             print(f"  {row:<18} {value}")
         for x in sample(model, 4, seed=1):
-            print(f"  sample: {as_text(x, run.spec)}")
+            print(f"  sample: {as_text(x, run.spec, terminal=True)}")
     if len(names) > 1:
         baseline, flow = names[0], names[1]
         gap = results[flow].nll - results[baseline].nll

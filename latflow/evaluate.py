@@ -13,7 +13,8 @@ every figure is a ratio of sums over rows. Its standard error over sequences is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -25,6 +26,7 @@ from torch import Tensor
 from latflow.data.base import Batches, DataSpec, Sequences
 from latflow.distributed import World
 from latflow.models import Importance, SequenceModel
+from latflow.plain import plain
 from latflow.seeds import seeded
 
 ROWS = 20_000
@@ -82,11 +84,21 @@ class Metrics:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        raw = asdict(self)
-        return {**raw, "nll_at": {str(k): v for k, v in self.nll_at.items()}, "interval": list(self.interval)}
+        return plain({**asdict(self), "interval": self.interval})
 
 
-@torch.no_grad()
+@contextmanager
+def evaluating(model: SequenceModel) -> Iterator[None]:
+    """Without dropout and without gradients; the model is left in the mode it was in."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
 def evaluate(
     model: SequenceModel,
     sequences: Sequences,
@@ -107,15 +119,13 @@ def evaluate(
     ladder = [1] if model.exact else _ladder(samples)
     batches = Batches(sequences, batch_size, shuffle=False)
     table = torch.zeros(len(sequences), 4 + len(ladder), dtype=torch.float64)
-    training = model.training
-    model.eval()
-    for number, batch in enumerate(islice(batches.epoch(0), world.rank, None, world.size)):
-        which = number * world.size + world.rank
-        with seeded(seed, 2, which):
-            table[batch.index] = _rows(model, batch.to(world.device), ladder)
-        if progress:
-            progress(which + 1, len(batches))
-    model.train(training)
+    with evaluating(model):
+        for number, batch in enumerate(islice(batches.epoch(0), world.rank, None, world.size)):
+            which = number * world.size + world.rank
+            with seeded(seed, 2, which):
+                table[batch.index] = _rows(model, batch.to(world.device), ladder)
+            if progress:
+                progress(which + 1, len(batches))
     return summarize(model.spec, world.sum(table), sequences.lengths, ladder, truth)
 
 
@@ -204,8 +214,9 @@ def in_unit(nats: float, spec: DataSpec) -> float:
 
 def table(metrics: Metrics, paper: Mapping[str, float | None] | None = None) -> list[tuple[str, str]]:
     """Names and values to print, the paper's beside them."""
+    error = f" ± {1.96 * metrics.nll_error:.4f} (95 %, over {metrics.sequences} sequences)"
     ours = {
-        "NLL": f"{metrics.nll:.4f} ± {1.96 * metrics.nll_error:.4f} (95 %, over {metrics.sequences} sequences)",
+        "NLL": f"{metrics.nll:.4f}" + (error if metrics.sequences > 1 else " (of one sequence)"),
         "-ELBO": f"{metrics.negative_elbo:.4f}",
         "reconstruction": f"{metrics.reconstruction:.4f}",
         "KL": f"{metrics.kl:.4f}",
@@ -216,7 +227,8 @@ def table(metrics: Metrics, paper: Mapping[str, float | None] | None = None) -> 
         ours["effective samples"] = f"{metrics.effective_samples:.2f} of {metrics.samples}"
     if metrics.truth:
         ours["truth"] = f"{metrics.truth.nll:.4f}"
-        ours["NLL - truth"] = f"{metrics.truth.gap:+.4f} ± {1.96 * metrics.truth.gap_error:.4f}"
+        error = f" ± {1.96 * metrics.truth.gap_error:.4f}" if metrics.sequences > 1 else ""
+        ours["NLL - truth"] = f"{metrics.truth.gap:+.4f}{error}"
     return [
         (name, value + (f"   paper: {paper[name]:.2f}" if paper and paper.get(name) is not None else ""))
         for name, value in ours.items()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ import torch
 from latflow.config import DataConfig
 from latflow.data.base import Batch, DataSpec
 from latflow.errors import LatflowError
-from latflow.evaluate import ROWS, in_unit
+from latflow.evaluate import ROWS, evaluating, in_unit
 from latflow.models import Importance, SequenceModel
 from latflow.seeds import seeded
 
@@ -37,7 +38,7 @@ def sample(
     if not 0 <= temperature < float("inf"):
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
     device = next(model.parameters()).device
-    with seeded(seed, 3):
+    with evaluating(model), seeded(seed, 3):
         lengths = model.length.sample(n) if length is None else torch.full((n,), length, device=device)
         found: list[np.ndarray] = []
         for part in lengths.split(batch_size):
@@ -73,13 +74,12 @@ def score(
     possible.sort(key=lambda i: len(sequences[i]))
     for start in range(0, len(possible), batch_size):
         which = possible[start : start + batch_size]
-        with seeded(seed, 4, start):
+        with evaluating(model), seeded(seed, 4, start):
             rows = _score_batch(model, [sequences[i] for i in which], samples)
         scored.update({i: {"index": i, **row} for i, row in zip(which, rows, strict=True)})
     return (scored[i] for i in range(len(sequences)))
 
 
-@torch.no_grad()
 def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:
     spec = model.spec
     batch = collate(spec, items).to(next(model.parameters()).device)
@@ -127,8 +127,11 @@ def collate(spec: DataSpec, items: list[np.ndarray]) -> Batch:
 
 def read_sequences(
     path: str | Path, spec: DataSpec, config: DataConfig
-) -> tuple[list[np.ndarray], list[str]]:
-    """A user's sequences and a name for each: lines of text, JSON lines of tokens, a .mid file or a folder of them."""
+) -> list[tuple[str, np.ndarray | LatflowError]]:
+    """A user's sequences, each with a name: lines of text, JSON lines of tokens, a .mid file or a folder of them.
+
+    In the place of one that this model cannot read stands the reason; if it can read none, that is an error.
+    """
     from latflow.data.files import list_files
     from latflow.data.midi import read_midi
     from latflow.data.text import read_texts, read_tokens
@@ -137,50 +140,55 @@ def read_sequences(
     if not path.exists():
         raise LatflowError(f"{path}: no such file or folder")
     if spec.kind == "music":
-        files = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
-        items: list[Any] = [read_midi(file, config.steps_per_beat, config.steps_per_second) for file in files]
-        names = [str(file) for file in files]
+        items: list[Any] = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
+        names = [str(file) for file in items]
     else:
-        items = list(read_texts(path, config) if spec.kind == "text" else read_tokens(path, config))
-        names = [item if isinstance(item, str) else json.dumps(item) for item in items]
-    if not items:
-        raise LatflowError(f"{path}: no sequences in it")
-    found = []
+        items = read_texts(path, config) if spec.kind == "text" else read_tokens(path, config)
+        names = [item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in items]
+    found: list[tuple[str, np.ndarray | LatflowError]] = []
     for name, item in zip(names, items, strict=True):
         try:
-            found.append(spec.encode(item))
+            if spec.kind == "music":
+                item = read_midi(item, config.steps_per_beat, config.steps_per_second)
+            found.append((name, spec.encode(item)))
         except LatflowError as error:
-            raise LatflowError(f"{path}: sequence {len(found) + 1} ({name[:40]}): {error}") from None
-    return found, names
+            found.append((name, error))
+    if not found:
+        raise LatflowError(f"{path}: no sequences in it")
+    if all(isinstance(x, LatflowError) for _, x in found):
+        name, error = found[0]
+        raise LatflowError(f"{path}: sequence 1 ({name[:40]}): {error}")
+    return found
 
 
 def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: DataConfig) -> list[Path]:
     """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several."""
     from latflow.data.export import save_png, save_wav
-    from latflow.data.files import writing
+    from latflow.data.files import file_stem, writing
     from latflow.data.midi import write_midi
 
     if spec.kind != "music":
         with writing(out) as path:
             path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
         return [out]
-    stem = out.with_suffix("") if out.suffix in (".mid", ".midi", ".wav", ".png") else out
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
+    # A grid in seconds is written as beats of the tempo that gives its steps their length.
+    tempo = 120.0 if config.steps_per_second is None else 60 * config.steps_per_second / config.steps_per_beat
     written = []
     for number, roll in enumerate(samples, start=1):
         name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
         roll = roll.astype(np.uint8)
         paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
-        write_midi(paths[0], roll, config.steps_per_beat)
-        save_wav(paths[1], roll, config.steps_per_beat)
+        write_midi(paths[0], roll, config.steps_per_beat, tempo)
+        save_wav(paths[1], roll, config.steps_per_beat, tempo)
         save_png(paths[2], roll)
         written += paths
     return written
 
 
-def as_text(x: np.ndarray, spec: DataSpec) -> str:
-    """A sample as one line: the text itself (control characters escaped), or JSON."""
+def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False) -> str:
+    """A sample as one line: the text itself with line ends escaped, for a terminal all control characters; or JSON."""
     decoded = spec.decode(x)
-    if spec.kind == "text":
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in decoded)
-    return json.dumps(decoded, ensure_ascii=False)
+    if spec.kind != "text":
+        return json.dumps(decoded, ensure_ascii=False)
+    return "".join(repr(c)[1:-1] if c in "\n\r" or (terminal and category(c) == "Cc") else c for c in decoded)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from latflow.data.base import DataSpec
+from latflow.distributed import World
 from latflow.errors import LatflowError
 from latflow.evaluate import Metrics, in_unit
 from latflow.models import SequenceModel
@@ -44,7 +45,7 @@ class Reporter:
         self.first, self.began = updates, time.monotonic()
         self.shown, self.steps, self.since = self.began, 0.0, self.began
         self.mean = 0.0
-        if run.config.train.tensorboard and not self.quiet:
+        if run.config.train.tensorboard and World.is_main():
             self.board = _summary_writer(run)
         if self.quiet:
             return

@@ -19,8 +19,8 @@ import platform
 import shutil
 import tempfile
 import zlib
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,12 @@ from latflow.data.base import DataSpec
 from latflow.data.files import replacing
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
+from latflow.plain import plain
+
+try:
+    import fcntl
+except ImportError:  # not a Unix: nothing keeps a second writer out there
+    fcntl = None
 
 FORMAT = 1
 WEIGHTS, TRAINER, METRICS = "model.safetensors", "trainer.safetensors", "metrics.jsonl"
@@ -139,6 +145,27 @@ class Run:
             raise LatflowError(f"{path} is damaged: its checksum is not that of its content")
         return tensors, state
 
+    @contextmanager
+    def writer(self) -> Iterator[None]:
+        """Holds the folder as the only process that trains in it; the hold ends with the process, however it ends."""
+        if fcntl is None:
+            yield
+            return
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            raise LatflowError(
+                f"another process is training in {self.folder}; wait for it or stop it"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            os.close(folder)
+
     def has(self, name: str) -> bool:
         return (self.folder / name).is_file()
 
@@ -153,14 +180,19 @@ class Run:
             raise LatflowError(f"weights {which!r}; accepted: best, last")
         if which == "last" and self.alone:
             raise LatflowError(f"{self.folder} is a model alone, with its best weights only, not the last")
-        model = build(self.config.model, self.spec)
+        try:
+            model = build(self.config.model, self.spec)
+        except (ValueError, RuntimeError, MemoryError) as error:
+            raise LatflowError(
+                f"the run at {self.folder} has a config no model can be built of: {error}"
+            ) from None
         if which == "best" and self.has(WEIGHTS):
             tensors, _ = self.read(WEIGHTS)
         elif self.has(TRAINER):
             every, _ = self.read(TRAINER)
-            tensors = {
-                key.removeprefix("model."): value for key, value in every.items() if key.startswith("model.")
-            }
+            # The mean of the weights, where one is kept, is what is evaluated.
+            prefix = "ema." if self.config.train.ema else "model."
+            tensors = {key.removeprefix(prefix): t for key, t in every.items() if key.startswith(prefix)}
         else:
             raise LatflowError(
                 f"the run at {self.folder} holds no weights yet; train it with --resume {self.folder}"
@@ -172,7 +204,7 @@ class Run:
         """One line of metrics.jsonl; the file's size behind it."""
         try:
             with (self.folder / METRICS).open("ab") as file:
-                file.write(json.dumps(line).encode() + b"\n")
+                file.write(json.dumps(plain(line)).encode() + b"\n")
                 return file.tell()
         except OSError as error:
             raise LatflowError(
@@ -215,9 +247,16 @@ def save(
     if Path(folder).exists():
         raise LatflowError(f"{folder} exists already; name a folder that does not")
     weights = halved(weights_of(model)) if half else weights_of(model)
-    run = Run.create(folder, evolve(config, {"data.data_dir": None}), model.spec, preset)
+    run = Run.create(folder, portable(config), model.spec, preset)
     run.save(WEIGHTS, weights, {})
     return run
+
+
+def portable(config: Config) -> Config:
+    """Without the paths of this machine: of a user's own data the name of the file or folder alone is kept."""
+    kind, colon, path = config.data.name.partition(":")
+    name = f"{kind}:{Path(path).name}" if colon else kind
+    return evolve(config, {"data.data_dir": None, "data.name": name})
 
 
 def halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

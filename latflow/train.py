@@ -404,6 +404,8 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run
 
 def _fit(run: Run, corpus: Corpus, world: World, reporter: Reporter | None) -> tuple[Run, bool]:
     with ExitStack() as stack:
+        if world.main:
+            stack.enter_context(run.writer())
         shown = reporter or Reporter(quiet=True)
         if not world.main:
             shown = Reporter(quiet=True)

@@ -22,6 +22,7 @@ from latflow.memory import keep_freed_memory
 from latflow.models import SequenceModel
 from latflow.presets import PRESETS
 from latflow.report import Reporter
+from latflow.reproduce.result import comparable
 from latflow.run import Run, save
 from latflow.train import resume
 from latflow.train import train as train_config
@@ -66,14 +67,11 @@ def evaluate(args: argparse.Namespace) -> int:
         )
         if not world.main:
             return 0
-    preset = PRESETS.get(run.preset or "")
-    # A run whose fields were changed is no longer the paper's row.
-    same = (
-        preset is not None
-        and preset.config.model == run.config.model
-        and preset.config.data.name == corpus.name
-    )
-    paper = preset.paper if preset and same and args.split == "test" else None
+    preset = run.preset or ""
+    same = args.split == "test" and comparable(
+        preset, run.config
+    )  # changed sizes or data: not the paper's row
+    paper = PRESETS[preset].paper if same else None
     if args.json:
         about = {"run": args.folder, "data": corpus.name, "split": args.split, "preset": run.preset}
         numbers = None if paper is None else vars(paper)
@@ -103,9 +101,13 @@ def _corpus(run: Run, data_dir: str | None) -> Corpus:
 def score(args: argparse.Namespace) -> int:
     """`latflow score`: a JSON object a line, in the order of the file."""
     run, model = _open(args)
-    items, names = read_sequences(args.file, run.spec, run.config.data)
-    for row in score_all(model, items, samples=args.samples, seed=args.seed):
-        print(json.dumps({"sequence": names[row["index"]], **row}, ensure_ascii=False))
+    found = read_sequences(args.file, run.spec, run.config.data)
+    known = [(i, x) for i, (_, x) in enumerate(found) if not isinstance(x, LatflowError)]
+    scored = score_all(model, [x for _, x in known], samples=args.samples, seed=args.seed)
+    rows = {i: {**row, "index": i} for (i, _), row in zip(known, scored, strict=True)}
+    for i, (name, x) in enumerate(found):
+        row = rows.get(i) or {"index": i, "nll": None, "error": str(x)}
+        print(json.dumps({"sequence": name, **row}, ensure_ascii=False))
     return 0
 
 
@@ -120,7 +122,7 @@ def sample(args: argparse.Namespace) -> int:
         out = f"{run.folder.name}-sample"
     if out is None:
         for x in drawn:
-            print(as_text(x, run.spec))
+            print(as_text(x, run.spec, terminal=sys.stdout.isatty()))
         return 0
     for path in write_samples(drawn, run.spec, Path(out), run.config.data):
         print(path)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from latflow.errors import LatflowError
+from latflow.reproduce.result import best_index
 
 Column = Sequence[float | None]
 
@@ -21,11 +22,11 @@ def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Fi
     figure = Figure(figsize=(11, 3.3), layout="constrained")
     elbo, terms, schedule = figure.subplots(1, 3)
 
-    valid = [v for v in curve["valid_negative_elbo"] if v is not None]
-    best = curve["valid_negative_elbo"].index(min(valid))
+    valid = curve["valid_negative_elbo"]
+    best = best_index(valid)
     for name, colour in (("train", "tab:blue"), ("valid", "tab:orange")):
         elbo.plot(epochs, _gaps(curve[f"{name}_negative_elbo"]), color=colour, marker=marker, label=name)
-    elbo.plot([epochs[best]], [valid[best]], "o", color="tab:orange", mfc="none", ms=9, label="best valid")
+    elbo.plot(epochs[best], valid[best], "o", color="tab:orange", mfc="none", ms=9, label="best valid")
     elbo.set(title="-ELBO at KL weight 1", ylabel=unit)
     elbo.set_ylim(_limits(curve, "train_negative_elbo", "valid_negative_elbo"))
 

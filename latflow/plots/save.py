@@ -7,16 +7,14 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from latflow.data.files import writing
+from latflow.data.files import file_stem, writing
 
 SUFFIXES = (".png", ".svg")
 
 
 def save(figure: Figure, out: str | Path) -> list[Path]:
     """The figure as OUT.png and OUT.svg; a suffix of the two is cut off. The same figure gives the same bytes."""
-    stem = Path(out)
-    if stem.suffix in SUFFIXES:
-        stem = stem.with_suffix("")
+    stem = file_stem(out, SUFFIXES)
     written = []
     for suffix in SUFFIXES:
         path = stem.with_name(stem.name + suffix)

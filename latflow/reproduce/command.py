@@ -43,7 +43,7 @@ def reproduce(args: argparse.Namespace) -> int:
         finished = make(presets, runs, results, run=folder, quiet=quiet, done=write_all)
         write_all()
     if talks:
-        print("\n".join(as_json(table) if args.json else as_text(table) for table in shown()), end="")
+        print(as_json(*shown()) if args.json else "\n".join(map(as_text, shown())), end="")
         if args.docs is not None:
             with writing(args.docs) as new:
                 new.write_text(page(read_results(results)), encoding="utf-8")

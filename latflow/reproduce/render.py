@@ -331,16 +331,21 @@ def _latex_cell(text: str) -> str:
     return f"{{{escaped}}}" if escaped.startswith("[") else escaped
 
 
-def as_json(shown: Shown) -> str:
-    """Everything, for programs."""
-    raw = {
-        "name": shown.name,
-        "title": shown.title,
-        "unit": shown.table.unit,
-        "small": shown.small,
-        "corpora": [{"corpus": b.corpus, "rows": [line.to_dict() for line in b.lines]} for b in shown.blocks],
-    }
-    return json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+def as_json(*shown: Shown) -> str:
+    """Everything, for programs: a table as an object, several as a list of them."""
+    raw = [
+        {
+            "name": table.name,
+            "title": table.title,
+            "unit": table.table.unit,
+            "small": table.small,
+            "corpora": [
+                {"corpus": b.corpus, "rows": [line.to_dict() for line in b.lines]} for b in table.blocks
+            ],
+        }
+        for table in shown
+    ]
+    return json.dumps(raw[0] if len(raw) == 1 else raw, indent=2, ensure_ascii=False) + "\n"
 
 
 def write(shown: Shown, folder: Path) -> list[Path]:

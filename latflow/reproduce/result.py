@@ -7,9 +7,8 @@ is decided when it is shown, from the config that it was trained with and the pr
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from latflow.config import Config, flatten, from_dict
 from latflow.data.files import readable, writing
 from latflow.errors import LatflowError
+from latflow.plain import plain
 from latflow.presets import PRESETS
 from latflow.reproduce.tables import command_of
 
@@ -72,14 +72,13 @@ class Result:
     @property
     def comparable(self) -> bool:
         """Whether it may stand beside its row of the paper: the row's own preset, its sizes and its data."""
-        preset = PRESETS.get(self.preset)
-        return preset is not None and preset.paper is not None and all(map(_is_how, self.changes))
+        return comparable(self.preset, self.trained_with)
 
     def write(self, path: Path) -> None:
         """A line for each field, so that a change of one is seen as such."""
         raw = {"format": FORMAT, **asdict(self)}
         lines = (
-            f"  {json.dumps(name)}: {json.dumps(_plain(value), ensure_ascii=False)}"
+            f"  {json.dumps(name)}: {json.dumps(plain(value, 6), ensure_ascii=False)}"
             for name, value in raw.items()
         )
         with writing(path) as new:
@@ -131,6 +130,12 @@ def changes(preset: str, config: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
+def comparable(preset: str, config: Config) -> bool:
+    """Whether a run of this config may stand beside the preset's row of the paper: its sizes and its data."""
+    row = PRESETS.get(preset)
+    return row is not None and row.paper is not None and all(map(_is_how, changes(preset, config)))
+
+
 def command(preset: str, config: Config) -> str:
     """What makes the result anew; a run with fields of its own is trained by name first, where the second finds it."""
     changed = changes(preset, config)
@@ -147,17 +152,6 @@ def _typed(value: Any) -> str:
 
 def _is_how(name: str) -> bool:
     return name.startswith(HOW) or name.endswith(".dropout")
-
-
-def _plain(value: Any) -> Any:
-    """As JSON can hold it: no NaN, floats to six digits."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
 
 
 def result_path(folder: Path, preset: str) -> Path:
@@ -186,6 +180,14 @@ def curve_of(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
             rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}
+
+
+def best_index(column: Sequence[float | None]) -> int:
+    """Where the lowest of the known values stands."""
+    known = [(value, i) for i, value in enumerate(column) if value is not None]
+    if not known:
+        raise LatflowError("no epoch has a finite validation ELBO")
+    return min(known)[1]
 
 
 def run_status(folder: Path) -> str:

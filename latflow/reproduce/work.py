@@ -7,20 +7,19 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from latflow import data
-from latflow.config import Config, to_dict
+from latflow.config import Config, get, to_dict
 from latflow.distributed import World, join
 from latflow.errors import LatflowError
 from latflow.evaluate import evaluate
 from latflow.presets import Preset
 from latflow.report import Reporter
-from latflow.reproduce.result import Result, command, curve_of, result_path
-from latflow.run import Run
+from latflow.reproduce.result import Result, best_index, command, curve_of, result_path
+from latflow.run import Run, portable
 from latflow.train import resume, train
 
 SAMPLES = 50
@@ -68,14 +67,25 @@ def _trained(preset: Preset, folder: Path, quiet: bool) -> tuple[Run, bool]:
     reporter = Reporter(quiet=quiet)
     if not folder.exists():
         return train(preset.config, folder, preset=preset.name, reporter=reporter)
-    known = Run.open(folder)
-    if (
-        known.config.data.name != preset.config.data.name
-        or known.config.model.kind != preset.config.model.kind
-    ):
-        kind, name = known.config.model.kind, known.config.data.name
-        raise LatflowError(f"the run at {folder} is a {kind} model of {name}, not one of {preset.name}")
+    given, wanted = _row_of(Run.open(folder).config), _row_of(preset.config)
+    if given != wanted:
+        raise LatflowError(
+            f"the run at {folder} is another row than {preset.name}: it has {_different(given, wanted)}"
+        )
     return resume(folder, reporter=reporter)
+
+
+def _row_of(config: Config) -> dict[str, str]:
+    """The fields by which the rows of the tables differ, whatever the sizes."""
+    names = ["data.name", "model.kind"]
+    if config.model.kind == "latent":
+        names += [f"model.prior.{axis}" for axis in ("time", "hidden", "scalar")]
+    return {name: get(config, name) for name in names}
+
+
+def _different(given: dict[str, str], wanted: dict[str, str]) -> str:
+    names = [name for name, value in given.items() if value != wanted.get(name)]
+    return ", ".join(f"{name} {given[name]}, not {wanted.get(name)}" for name in names[:1])
 
 
 def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
@@ -102,27 +112,21 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
     curve = curve_of(run.metrics())
     if not curve:
         raise LatflowError(f"the run at {run.folder} has no epoch in its metrics.jsonl")
-    elbos = [value for value in curve["valid_negative_elbo"] if value is not None]
     about = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
     return Result(
         preset=preset.name,
         command=command(preset.name, run.config),
         seed=run.config.seed,
         epochs=len(curve["epoch"]),
-        best_epoch=1 + elbos.index(min(elbos)),
+        best_epoch=1 + best_index(curve["valid_negative_elbo"]),
         minutes=(curve["seconds"][-1] or 0.0) / 60,
         parameters=sum(p.numel() for p in model.parameters()),
         hardware=hardware(device),
         versions=about.get("versions", {}),
         metrics=metrics.to_dict(),
-        config=to_dict(_portable(run.config)),
+        config=to_dict(portable(run.config)),
         curve=curve,
     )
-
-
-def _portable(config: Config) -> Config:
-    """Without the paths of this machine."""
-    return replace(config, data=replace(config.data, data_dir=None))
 
 
 def hardware(device: torch.device) -> str:

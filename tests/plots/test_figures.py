@@ -154,6 +154,11 @@ def test_curves_of_a_run_and_of_its_result(lstm_run, tmp_path):
     assert line.get_label() == "valid"
     assert np.asarray(line.get_ydata()).tolist() == curve["valid_negative_elbo"]
     save(figure, tmp_path / "curves")
+    column = curve["valid_negative_elbo"]
+    diverged = {**curve, "valid_negative_elbo": [None, *column[1:]]}
+    figure = curves_figure(diverged, "bits")
+    (marked,) = [line for line in figure.axes[0].lines if line.get_label() == "best valid"]
+    assert marked.get_ydata() == [min(column[1:])]
 
 
 def test_a_run_without_an_epoch_has_no_curve():

@@ -94,8 +94,10 @@ def test_a_run_of_another_model_is_refused(tiny, tmp_path):
     runs = tmp_path / "runs"
     assert reproduce([tiny], runs, tmp_path / "results", quiet=True)
     lstm = Preset("hmm-lstm", config("hmm-lstm"), None, "tiny")
-    with pytest.raises(LatflowError, match="is a latent model of hmm, not one of hmm-lstm"):
-        reproduce([lstm], runs, tmp_path / "results", run=runs / "hmm-af-af", quiet=True)
+    other = Preset("hmm-iaf-scf", config("hmm-iaf-scf"), None, "tiny")
+    for row, message in ((lstm, "model.kind latent, not lstm"), (other, "model.prior.time af, not iaf")):
+        with pytest.raises(LatflowError, match=message):
+            reproduce([row], runs, tmp_path / "results", run=runs / "hmm-af-af", quiet=True)
 
 
 # The command.
@@ -123,6 +125,8 @@ def test_the_command_makes_a_row_prints_the_table_and_writes_it(tmp_path, monkey
     capsys.readouterr()
     assert main(["reproduce", "synthetic", "--show", "--json", *words]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "synthetic"
+    assert main(["reproduce", "all", "--show", "--json", *words]) == 0
+    assert [table["name"] for table in json.loads(capsys.readouterr().out)][-1] == "synthetic"
 
 
 def test_showing_needs_no_run_and_writes_nothing(tmp_path, monkeypatch, capsys):

@@ -72,6 +72,13 @@ def test_text(capsys, tmp_path):
     assert rows[1]["nll"] is None
     assert "length 2" in rows[1]["error"]
     assert len(rows[0]["bound_steps"]) == 13
+    own.write_text("kate xyz\nkate son dalo\n")
+    code, out, _ = run(capsys, "score", folder, str(own), "--samples", "2")
+    unknown, known = [json.loads(line) for line in out.splitlines()]
+    assert (code, unknown["index"], known["index"]) == (0, 0, 1)
+    assert unknown["nll"] is None
+    assert "'x' at position 6" in unknown["error"]
+    assert known["nll"] > 0
     own.write_text("kate xyz\n")
     code, _, err = run(capsys, "score", folder, str(own))
     assert code == 2
@@ -107,6 +114,54 @@ def test_music(capsys, tmp_path):
     row = json.loads(said)
     assert row["unit"] == "nats"
     assert row["length"] == 20
+    code, _, err = run(capsys, "sample", folder, "-n", "1", "--out", str(tmp_path))
+    assert code == 2
+    assert "is a folder; give the name of a file in it" in err
+
+
+@pytest.mark.parametrize("grid", [["--data.steps_per_second", "20"], ["--data.steps_per_beat", "3"]])
+def test_music_is_written_on_the_grid_it_was_read_on(capsys, tmp_path, grid):
+    from latflow.data.midi import write_midi
+
+    for i in range(12):
+        write_midi(tmp_path / "own" / f"{i}.mid", [[60 + i, 64]] * 60)
+    folder = str(tmp_path / "run")
+    words = ["train", "chords-lstm", "--quiet", "--run", folder, *options(), *grid]
+    assert main([*words, "--data.name", f"midi:{tmp_path / 'own'}"]) == 0
+    code, _, err = run(
+        capsys, "sample", folder, "-n", "1", "--length", "30", "--out", str(tmp_path / "drawn")
+    )
+    assert code == 0, err
+    _, said, _ = run(capsys, "score", folder, str(tmp_path / "drawn.mid"))
+    assert json.loads(said)["length"] in (29, 30)  # silence at the end is not written
+
+
+def test_text_is_written_as_it_was_read(capsys, tmp_path):
+    """Spaces of other scripts, tabs and joiners are text, not control codes."""
+    own, folder, drawn = tmp_path / "own.txt", str(tmp_path / "run"), tmp_path / "drawn.txt"
+    own.write_text("".join(f"う\u3000\u00a0{'x' * (i % 3)}\t\u200dy\n" for i in range(40)), encoding="utf-8")
+    words = ["train", "hmm-lstm", "--quiet", "--run", folder, *options(), "--data.name", f"text:{own}"]
+    assert main(words) == 0
+    assert main(["sample", folder, "-n", "6", "--out", str(drawn)]) == 0
+    assert set(drawn.read_text(encoding="utf-8")) <= set("う\u3000\u00a0x\t\u200dy\n")
+    code, _, err = run(capsys, "score", folder, str(drawn))
+    assert code == 0, err
+    assert run(capsys, "export", folder, str(tmp_path / "shared"))[0] == 0
+    shared = json.loads((tmp_path / "shared" / "config.json").read_text())
+    assert shared["data"]["name"] == "text:own.txt"  # no path of this machine
+
+
+def test_one_test_sequence_has_no_error_bar(capsys, tmp_path):
+    own, folder = tmp_path / "own.txt", str(tmp_path / "run")
+    own.write_text("abba\n" * 4)
+    assert (
+        main(["train", "hmm-lstm", "--quiet", "--run", folder, *options(), "--data.name", f"text:{own}"]) == 0
+    )
+    _, out, _ = run(capsys, "evaluate", folder)
+    assert "(of one sequence)" in out
+    _, out, _ = run(capsys, "evaluate", folder, "--json")
+    assert "NaN" not in out
+    assert json.loads(out)["nll_error"] is None
 
 
 def test_tokens(capsys, tmp_path, tokens):
@@ -137,6 +192,13 @@ def finished(tmp_path_factory):
         (["train", "hmm-af-af", "--model.prior.layers", "many"], "model.prior.layers"),
         (["train", "hmm-af-af", "--model.prior.time", "maf"], "model.prior.time"),
         (["train", "hmm-af-af", "--train.lr", "-1"], "train.lr is -1.0; accepted: 0 or more"),
+        (
+            ["train", "hmm-af-af", "--model.prior.network_units", "4"],
+            "one for each of the model.latent_size 8",
+        ),
+        (["train", "hmm-af-af", "--model.prior.alpha", "1"], "model.prior.alpha is 1.0; it must lie between"),
+        (["train", "hmm-af-af", "--model.embedding_size", "1000000"], "accepted: 1 to 100000"),
+        (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
         (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "/nowhere.yaml"),
         (["train", "hmm-af-af", "--train.device", "toaster"], "device 'toaster' cannot be used"),
         (["train", "hmm-af-af", "--data.name", "text:/nowhere"], "/nowhere"),

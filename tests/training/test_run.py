@@ -13,9 +13,10 @@ import latflow
 from latflow import data
 from latflow.data.base import Batches
 from latflow.errors import LatflowError
+from latflow.generate import sample, score
 from latflow.models import build
 from latflow.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
-from latflow.train import train
+from latflow.train import resume, train
 from tests.training.tiny import config, run_python
 
 
@@ -161,6 +162,32 @@ def test_tensors_with_two_names_are_saved_once(tmp_path):
     assert set(weights_of(one)) == {"a.weight", "a.bias"}
     set_weights(two, weights_of(one), "here")
     assert torch.equal(two.b.weight, one.a.weight)
+
+
+def test_one_process_trains_in_a_folder(trained):
+    with trained.writer(), pytest.raises(LatflowError, match="another process is training in"):
+        resume(trained.folder)
+    assert resume(trained.folder)[1]
+
+
+def test_the_mean_of_the_weights_is_what_is_kept(tmp_path):
+    """Of one epoch: the best weights are the last ones, and both are the mean."""
+    run, _ = train(config("hmm-lstm", train__epochs=1, train__ema=0.9), tmp_path / "run")
+    last, best = run.model("last").parameters(), run.model("best").parameters()
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(last, best, strict=True))
+
+
+@pytest.mark.parametrize("preset", ["hmm-lstm", "hmm-af-scf"])
+def test_scores_and_samples_know_no_dropout(preset):
+    settings = config(preset, model__prior__dropout=0.5, model__baseline__dropout=0.5)
+    model = build(settings.model, data.load(settings.data).spec)
+    given = [model.spec.encode("kate son dalo")]
+    found = {}
+    for mode in (True, False):
+        model.train(mode)
+        found[mode] = [row["nll"] for row in score(model, given, samples=2)], sample(model, 2)[1].tolist()
+        assert model.training == mode
+    assert found[True] == found[False]
 
 
 def test_a_new_run_never_overwrites(trained):

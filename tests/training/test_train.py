@@ -182,8 +182,9 @@ def test_training_learns_and_never_beats_the_truth(tmp_path):
     assert -1.96 * found.gap_error < found.gap < 0.2
 
 
-def test_tensorboard(tmp_path):
+@pytest.mark.parametrize("quiet", [True, False])
+def test_tensorboard(tmp_path, quiet):
     pytest.importorskip("tensorboard")
     settings = config("hmm-lstm", train__epochs=1, train__tensorboard=True)
-    run, _ = train(settings, tmp_path / "run", reporter=Reporter())
+    run, _ = train(settings, tmp_path / "run", reporter=Reporter(quiet))
     assert list((run.folder / "tensorboard").glob("events*"))
