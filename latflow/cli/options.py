@@ -114,7 +114,9 @@ def _docs(cls: Any, prefix: str) -> dict[str, str]:
 def _parse(parser: Any, words: list[str]) -> Any:
     try:
         return parser.parse_args(words)
-    except (argparse.ArgumentError, TypeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise LatflowError(f"--config: the file is not UTF-8 text ({error.reason})") from None
+    except (argparse.ArgumentError, TypeError) as error:
         raise LatflowError(_one_line(str(error))) from None
 
 

@@ -223,8 +223,7 @@ def _word(value: Any) -> str:
 def about(shown: Shown) -> str:
     """What the numbers are, in a sentence or two."""
     unit = f"Test NLL in {shown.table.unit}, with 50 importance samples for latent models."
-    small = shown.table.small_note if shown.small else ""
-    return " ".join(part for part in (unit, shown.table.note, small) if part)
+    return f"{unit} {shown.table.note}".strip()
 
 
 # Formats.

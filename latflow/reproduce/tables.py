@@ -40,8 +40,6 @@ class Table:
     sizes: bool = True
     """Whether its presets come in the paper's sizes and `-small`; the built-in sets have one size."""
     note: str = ""
-    small_note: str = ""
-    """What is to be said of the small models alone."""
 
     def preset(self, part: Part, row: Row, small: bool) -> Preset | None:
         """The preset of a row; None for a quoted one."""
@@ -89,11 +87,6 @@ QUOTED_TEXT = (
     Row("AWD-LSTM (across sentences)", quoted={"ptb": 1.18}, source="Merity et al. 2018"),
 )
 
-_WIDTHS = (
-    "Rows with AF in hidden (AF / AF, AF / AF - NLSq, AF-only) have networks of 192 units, the others of 48, which "
-    "favours them: at equal width AF / SCF is ahead of AF / AF (log of experiments)."
-)
-
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
@@ -116,7 +109,6 @@ TABLES: Mapping[str, Table] = {
                 ),
             ),
             note='The paper\'s "Reconst." contains the length term -log p(T); ours are apart.',
-            small_note=_WIDTHS,
         ),
         Table(
             "table2",
@@ -124,7 +116,6 @@ TABLES: Mapping[str, Table] = {
             "bits per character",
             (Part("ptb", "Penn Treebank", (AF_AF, *ABLATIONS)),),
             note="AF / AF is the run of Table 1.",
-            small_note=_WIDTHS,
         ),
         Table(
             "table3",
