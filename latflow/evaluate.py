@@ -89,14 +89,15 @@ class Metrics:
 
 @contextmanager
 def evaluating(model: SequenceModel) -> Iterator[None]:
-    """Without dropout and without gradients; the model is left in the mode it was in."""
-    training = model.training
+    """Without dropout and without gradients; every part of the model is left in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def evaluate(

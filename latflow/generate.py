@@ -30,8 +30,8 @@ def sample(
     batch_size: int = 64,
 ) -> list[np.ndarray]:
     """n sequences: (T,) indices or (T, 88) rolls. T ~ p(T) unless a length is given."""
-    if n < 1:
-        raise LatflowError(f"{n} samples; it must be 1 or more")
+    if n < 1 or batch_size < 1:
+        raise LatflowError(f"{n} samples, {batch_size} at a time; both must be 1 or more")
     longest = model.spec.max_T
     if length is not None and not 1 <= length <= longest:
         raise LatflowError(f"length {length}; this model knows lengths from 1 to {longest}")
@@ -62,6 +62,8 @@ def score(
     mean over the samples, whose sum over t plus the length term is -ELBO. A sequence whose length p(T) rules out has
     no likelihood: nll is None and "error" says why.
     """
+    if samples < 1 or batch_size < 1:
+        raise LatflowError(f"{samples} samples, {batch_size} sequences at a time; both must be 1 or more")
     scored: dict[int, dict[str, Any]] = {}
     possible = []
     for i, x in enumerate(sequences):

@@ -51,7 +51,7 @@ class Transform(nn.Module, ABC):
         context: Float[Tensor, "*n c"] | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """z = f(eps), eps ~ N(0, I): `shape` points, or one per context vector."""
+        """z = f(eps), eps ~ N(0, I): `shape` points, for each context vector if there is a context."""
         return self.rsample(shape, context, generator)
 
     def rsample(
@@ -62,7 +62,10 @@ class Transform(nn.Module, ABC):
     ) -> Tensor:
         """`sample`, differentiable in the weights and the context."""
         reference = next(self.parameters(), torch.empty(0))
-        leading = tuple(shape) if context is None else context.shape[:-1]
+        leading = tuple(shape)
+        if context is not None:
+            leading += tuple(context.shape[:-1])
+            context = context.expand(*leading, -1)
         eps = torch.randn(
             *leading, self.size, generator=generator, dtype=reference.dtype, device=reference.device
         )

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from latflow.flows.first_order import first_order
+
 NARROW = 16
 """Below this many columns a weight gradient is several times as fast the other way round, (xᵀ g)ᵀ."""
 
@@ -95,7 +97,7 @@ class _Collect(torch.autograd.Function):
         return matrix.view_as(matrix)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, matrix: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         return _total(ctx.tape, matrix, None)[0], None
 
@@ -110,7 +112,7 @@ class _CollectBoth(torch.autograd.Function):
         return matrix.view_as(matrix), bias.view_as(bias)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, matrix: Tensor | None, bias: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         return *_total(ctx.tape, matrix, bias), None
 
@@ -125,7 +127,7 @@ class _StepLinear(torch.autograd.Function):
         return F.linear(x, matrix, bias)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, matrix = ctx.saved_tensors
         if ctx.needs_input_grad[1]:

@@ -1,16 +1,21 @@
 """Whether the compiled kernels may be used. They are loaded at the first use: importing latflow stays quick.
 
-Without numba (the extra `fast`), on other devices, and wherever gradients are recorded, the torch twins of the
-kernels run instead: slower, with the same numbers to rounding.
+Without numba (the extra `fast`), on other devices, and wherever torch follows what is computed (gradients in either
+mode, torch.func, autocast), the torch twins of the kernels run instead: slower, with the same numbers to rounding.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import warnings
 from types import ModuleType
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+
+from latflow.errors import LatflowWarning
 
 AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 """Set to False to run without the kernels."""
@@ -18,34 +23,42 @@ AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 
 def kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of generation, if they can work on these tensors now."""
-    if not _usable(tensors, torch.float32, torch.float64):
-        return None
-    from latflow.flows import kernels
-
-    return kernels
+    return None if torch.is_grad_enabled() else _load("kernels", tensors, torch.float32, torch.float64)
 
 
 def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of the LSTM, if they can work on these tensors now."""
-    if not _usable(tensors, torch.float32):
-        return None
-    from latflow.flows import lstm_kernels
-
-    return lstm_kernels
+    return None if torch.is_grad_enabled() else _load("lstm_kernels", tensors, torch.float32)
 
 
 def stack_kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of `stack`, if they can work on these tensors; they have a gradient of their own."""
-    if not _compiled(tensors, torch.float32, torch.float64):
+    return _load("stack_kernels", tensors, torch.float32, torch.float64)
+
+
+def _load(name: str, tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> ModuleType | None:
+    """A module of kernels, unless it cannot work on these tensors or numba does not run here."""
+    global AVAILABLE
+    if not AVAILABLE or torch.is_autocast_enabled("cpu") or not all(map(_bare, tensors)):
         return None
-    from latflow.flows import stack_kernels
+    if len({tensor.dtype for tensor in tensors}) > 1 or tensors[0].dtype not in dtypes:
+        return None
+    try:
+        return importlib.import_module(f"latflow.flows.{name}")
+    except ImportError as error:  # as numba raises beside a numpy newer than it knows
+        AVAILABLE = False
+        warnings.warn(
+            f"numba does not run here, so sampling is slower: {error}", LatflowWarning, stacklevel=2
+        )
+        return None
 
-    return stack_kernels
 
-
-def _usable(tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> bool:
-    return not torch.is_grad_enabled() and _compiled(tensors, *dtypes)
-
-
-def _compiled(tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> bool:
-    return AVAILABLE and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
+def _bare(tensor: Tensor) -> bool:
+    """Whether it is numbers in memory and nothing else: no tangent of forward mode, no wrapper of torch.func."""
+    if tensor.device.type != "cpu" or forward_ad.unpack_dual(tensor).tangent is not None:
+        return False
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return False
+    return True

@@ -148,6 +148,11 @@ class HiddenFlow(Transform):
             raise ValueError(
                 f"this flow was built for a context of size {self.context_size}, was given {given}"
             )
+        if context is not None and context.shape[:-1] != point.shape[:-1]:
+            raise ValueError(
+                f"the context needs the leading axes of the point, {tuple(point.shape[:-1])}, was given shape "
+                f"{tuple(context.shape)}; `expand` repeats one vector"
+            )
 
 
 class Autoregressive(HiddenFlow):
@@ -167,7 +172,11 @@ class Autoregressive(HiddenFlow):
 
     def forward(self, eps, context=None, prepared: Prepared | None = None):
         self._check(eps, context)
-        if eps.ndim == 1 or eps.numel() == 0 or (kernels := fast.kernels(eps)) is None:
+        if (
+            eps.ndim == 1
+            or eps.numel() == 0
+            or (kernels := fast.kernels(eps, next(self.parameters()))) is None
+        ):
             return super().forward(eps, context, prepared)
         prepared = self.prepare() if prepared is None else prepared
         compiled = self._compiled() if prepared.compiled is None else prepared.compiled

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from latflow.flows import fast
 from latflow.flows.deferred import DeferredWeight, defer, linear
+from latflow.flows.first_order import first_order
 from latflow.flows.packing import Packing
 from latflow.shapes import Float
 
@@ -218,7 +219,7 @@ class _Cell(torch.autograd.Function):
         return h, new_c
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, grad_h: Tensor, grad_c: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         values, c, tanh_c = ctx.saved_tensors
         if (kernels := _kernels(values.numel(), values, c, grad_h, grad_c)) is not None:
@@ -293,7 +294,7 @@ class _Recurrence(torch.autograd.Function):
         return output
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
         packing: Packing = ctx.packing

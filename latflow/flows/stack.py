@@ -17,6 +17,7 @@ from torch import Tensor
 
 from latflow.flows import fast
 from latflow.flows.deferred import DeferredWeight
+from latflow.flows.first_order import first_order
 from latflow.flows.scalar import NLSq
 from latflow.shapes import Float
 
@@ -89,7 +90,7 @@ class _Density(torch.autograd.Function):
         return z, logdet
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, grad: Tensor, grad_logdet: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         kernels = fast.stack_kernels(grad, grad_logdet)
         assert kernels is not None

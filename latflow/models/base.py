@@ -119,6 +119,8 @@ class SequenceModel(nn.Module, ABC):
         self, batch: Batch, samples: int = 50, chunk: int = 10
     ) -> tuple[Importance, Float[Tensor, "b"]]:
         """Importance weights of `samples` samples, `chunk` at a time, and log p(T)."""
+        if samples < 1 or chunk < 1:
+            raise ValueError(f"samples and chunk must be at least 1, not {samples} and {chunk}")
         if self.exact:
             samples = chunk = 1
         parts = [chunk] * (samples // chunk) + ([samples % chunk] if samples % chunk else [])
@@ -127,8 +129,7 @@ class SequenceModel(nn.Module, ABC):
         for part in parts:
             weights = Importance.of(self.terms(batch, part).log_weights)
             total = weights if total is None else total + weights
-        if total is None:
-            raise ValueError(f"the number of samples must be at least 1, not {samples}")
+        assert total is not None
         return total, log_length
 
     def nll(self, batch: Batch, samples: int = 50, chunk: int = 10) -> Float[Tensor, "b"]:

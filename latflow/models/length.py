@@ -29,7 +29,7 @@ class LengthModel(nn.Module):
 
     def log_prob(self, lengths: Int[Tensor, "b"]) -> Float[Tensor, "b"]:
         """log p(T) in nats. A length that p(T) gives no probability is an error that names it."""
-        lengths = lengths.to(self.log_p.device)
+        lengths = lengths.to(self.log_p.device, torch.int64)
         inside = (lengths >= 0) & (lengths <= self.max_T)
         log_p = self.log_p[lengths.clamp(0, self.max_T)].to(torch.get_default_dtype())
         impossible = ~inside | log_p.isinf()

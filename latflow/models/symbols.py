@@ -76,10 +76,10 @@ class Categorical(Alphabet):
     """One symbol per step: x is (n,) of whole numbers below V."""
 
     def look_up(self, x, table):
-        return F.embedding(x, table)
+        return F.embedding(x.long(), table)
 
     def log_prob(self, scores, x):
-        return -F.cross_entropy(scores, x, reduction="none")
+        return -F.cross_entropy(scores, x.long(), reduction="none")
 
     def noise(self, n, generator=None):
         # The largest of scores plus Gumbel noise is a draw from their softmax.

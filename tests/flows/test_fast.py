@@ -5,8 +5,9 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from torch.autograd import gradcheck
+from torch.autograd import forward_ad, gradcheck
 
+from latflow.errors import LatflowWarning
 from latflow.flows import (
     LSTM,
     Affine,
@@ -346,3 +347,40 @@ def test_serial_sampling_of_ragged_batches_inverts_the_density(dtype):
         back, inverse = flow.inverse_rows(z, packing)
     torch.testing.assert_close(back, eps, rtol=0, atol=100 * TOLERANCE[dtype])
     torch.testing.assert_close(forward, -inverse, rtol=0, atol=100 * TOLERANCE[dtype])
+
+
+# Where the kernels must stay out of the way.
+
+
+def test_numba_that_cannot_be_imported_changes_no_result(monkeypatch):
+    flow = Autoregressive(3, 2, NLSq(), units=8)
+    randomise(flow)
+    eps = torch.randn(4, 3)
+    with torch.no_grad():
+        expected = flow.forward_plain(eps)[0]
+        monkeypatch.setattr(fast, "AVAILABLE", True)
+        monkeypatch.setattr(
+            fast.importlib, "import_module", Mock(side_effect=ImportError("Numba needs NumPy 2"))
+        )
+        with pytest.warns(LatflowWarning, match="numba does not run here.*needs NumPy 2"):
+            found = flow(eps)[0]
+        assert torch.allclose(found, expected, atol=1e-5)
+        assert not fast.AVAILABLE
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, in forward mode
+@torch.no_grad()
+def test_torch_may_follow_what_is_computed():
+    """Forward-mode tangents, vmap and another dtype than that of the weights, where kernels would see numbers alone."""
+    flow = Autoregressive(3, 2, NLSq(), units=8).double()
+    randomise(flow)
+    eps, tangent = torch.randn(4, 3).double(), torch.randn(4, 3).double()
+    step = 1e-6
+    expected = (flow(eps + step * tangent)[0] - flow(eps - step * tangent)[0]) / (2 * step)
+    with forward_ad.dual_level():
+        z = flow(forward_ad.make_dual(eps, tangent))[0]
+        found = forward_ad.unpack_dual(z).tangent
+    assert found is not None
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(torch.func.vmap(lambda row: flow(row)[0])(eps), flow(eps)[0])
+    assert torch.allclose(flow(eps.float())[0], flow(eps)[0], atol=1e-5)

@@ -238,6 +238,24 @@ def test_conditional_flow_without_its_context_says_so():
         Autoregressive(3, context_size=4).inverse(torch.randn(2, 3))
 
 
+@pytest.mark.parametrize("grad", [True, False])
+def test_points_and_contexts_are_paired_as_they_stand(grad):
+    """Also where compiled code sees rows alone."""
+    flow = randomise(Autoregressive(3, context_size=4))
+    with torch.set_grad_enabled(grad):
+        for context in (torch.randn(2, 4, 4), torch.randn(1, 4), torch.randn(4, 4)):
+            with pytest.raises(ValueError, match=r"needs the leading axes of the point, \(4, 2\)"):
+                flow(torch.randn(4, 2, 3), context)
+
+
+def test_samples_for_each_context():
+    flow, context = Autoregressive(3, context_size=4), torch.randn(2, 4)
+    assert flow.sample((5,), context).shape == (5, 2, 3)
+    again = [flow.sample(context=context, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
+    assert again[0].shape == (2, 3)
+    assert torch.equal(*again)
+
+
 def test_too_few_units_for_a_masked_network():
     with pytest.raises(ValueError, match="needs at least 50 units per layer, one for each degree, not 10"):
         Autoregressive(50, units=10)

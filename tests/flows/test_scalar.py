@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from scipy import integrate
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
 from latflow.flows import Affine, NLSq
 from tests.flows.cases import SCALARS
@@ -44,6 +44,13 @@ def test_log_derivative_is_that_of_autograd(scalar):
 def test_gradients(scalar, direction):
     y, raw = draw(scalar, n=6, spread=1.0)
     assert gradcheck(getattr(scalar, direction), (y.requires_grad_(), raw.requires_grad_()))
+
+
+@scalars
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+def test_second_derivatives(scalar, direction):
+    y, raw = draw(scalar, n=4, spread=1.0)
+    assert gradgradcheck(getattr(scalar, direction), (y.requires_grad_(), raw.requires_grad_()))
 
 
 @scalars

@@ -15,6 +15,10 @@ flows = pytest.mark.parametrize("case", SEQUENCE_FLOWS.values(), ids=SEQUENCE_FL
 LENGTHS = torch.tensor([2, 4, 1])
 
 
+def gradient(f, y):
+    return torch.autograd.functional.jacobian(f, y)
+
+
 def mask(steps):
     return torch.arange(steps)[None] < LENGTHS[:, None]
 
@@ -30,6 +34,27 @@ def test_round_trip_on_ragged_batches(case):
         assert torch.allclose(logdet_back, -logdet, rtol=1e-9, atol=1e-9)
         assert (image[~mask(4)] == 0).all()
         assert (logdet[~mask(4)] == 0).all()
+
+
+@flows
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+def test_second_derivatives_are_refused_or_right(case, direction):
+    """A Hessian that walks past a hand-written backward pass would be wrong without a word."""
+    flow, length = sequence_flow(*case), torch.tensor([2])
+
+    def f(y):
+        y, logdet = getattr(flow, direction)(y.view(1, 2, 3), length)
+        return y.square().sum() + logdet.sum()
+
+    y = torch.randn(6)
+    if flow.time != "none":  # with an LSTM
+        with pytest.raises(RuntimeError, match="first-order gradients only"):
+            torch.autograd.functional.hessian(f, y)
+        return
+    found = torch.func.hessian(f)(y)
+    steps = 1e-5 * torch.eye(6)
+    expected = torch.stack([(gradient(f, y + d) - gradient(f, y - d)) / 2e-5 for d in steps])
+    assert torch.allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 @flows

@@ -196,6 +196,16 @@ def test_unknown_names_are_listed_with_what_is_accepted():
         build(replace(config("lstm"), kind="gru"), text_spec())  # type: ignore[arg-type]
 
 
+def test_whole_numbers_of_any_width_are_taken():
+    spec = text_spec()
+    model, batch = small_model("lstm", spec), strings(spec, ["ab", "abc"])
+    expected = model.nll(batch)
+    narrow = replace(batch, x=batch.x.to(torch.int32), lengths=batch.lengths.to(torch.int16))
+    assert torch.equal(model.nll(narrow), expected)
+    with pytest.raises(ValueError, match="samples and chunk must be at least 1, not 4 and 0"):
+        model.nll(batch, samples=4, chunk=0)
+
+
 def test_sampling_refuses_what_it_cannot_do():
     model = small_model("af-af", text_spec())
     with pytest.raises(ValueError, match="length 7 is longer than the longest the model knows, 6"):

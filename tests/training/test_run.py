@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -188,6 +189,23 @@ def test_scores_and_samples_know_no_dropout(preset):
         found[mode] = [row["nll"] for row in score(model, given, samples=2)], sample(model, 2)[1].tolist()
         assert model.training == mode
     assert found[True] == found[False]
+
+
+def test_a_frozen_part_stays_as_it_was(trained):
+    model = trained.model().train()
+    model.get_submodule("prior").eval()
+    sample(model, 1)
+    assert model.training
+    assert not model.get_submodule("prior").training
+    with pytest.raises(LatflowError, match="0 samples"):
+        list(score(model, [], samples=0))
+
+
+def test_a_seed_gives_the_same_draws_in_any_thread(trained):
+    model = trained.model()
+    with ThreadPoolExecutor(3) as pool:
+        drawn = list(pool.map(lambda _: [x.tolist() for x in sample(model, 3, length=8, seed=1)], range(12)))
+    assert all(x == drawn[0] for x in drawn)
 
 
 def test_a_new_run_never_overwrites(trained):
