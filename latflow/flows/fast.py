@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from latflow.errors import LatflowWarning
 
 AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 """Set to False to run without the kernels."""
@@ -48,7 +47,7 @@ def _load(name: str, tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> Modul
     except ImportError as error:  # as numba raises beside a numpy newer than it knows
         AVAILABLE = False
         warnings.warn(
-            f"numba does not run here, so sampling is slower: {error}", LatflowWarning, stacklevel=2
+            f"numba does not run here, so sampling is slower: {error}", RuntimeWarning, stacklevel=2
         )
         return None
 

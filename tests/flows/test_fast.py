@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.autograd import forward_ad, gradcheck
 
-from latflow.errors import LatflowWarning
 from latflow.flows import (
     LSTM,
     Affine,
@@ -362,7 +361,7 @@ def test_numba_that_cannot_be_imported_changes_no_result(monkeypatch):
         monkeypatch.setattr(
             fast.importlib, "import_module", Mock(side_effect=ImportError("Numba needs NumPy 2"))
         )
-        with pytest.warns(LatflowWarning, match="numba does not run here.*needs NumPy 2"):
+        with pytest.warns(RuntimeWarning, match="numba does not run here.*needs NumPy 2"):
             found = flow(eps)[0]
         assert torch.allclose(found, expected, atol=1e-5)
         assert not fast.AVAILABLE
