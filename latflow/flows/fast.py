@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-
 AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 """Set to False to run without the kernels."""
 
