@@ -68,9 +68,8 @@ def evaluate(args: argparse.Namespace) -> int:
         if not world.main:
             return 0
     preset = run.preset or ""
-    same = args.split == "test" and comparable(
-        preset, run.config
-    )  # changed sizes or data: not the paper's row
+    # A run with other sizes or data is not the paper's row.
+    same = args.split == "test" and comparable(preset, run.config)
     paper = PRESETS[preset].paper if same else None
     if args.json:
         about = {"run": args.folder, "data": corpus.name, "split": args.split, "preset": run.preset}

@@ -69,8 +69,10 @@ def _trained(preset: Preset, folder: Path, quiet: bool) -> tuple[Run, bool]:
         return train(preset.config, folder, preset=preset.name, reporter=reporter)
     given, wanted = _row_of(Run.open(folder).config), _row_of(preset.config)
     if given != wanted:
+        name = next(name for name, value in given.items() if value != wanted.get(name))
         raise LatflowError(
-            f"the run at {folder} is another row than {preset.name}: it has {_different(given, wanted)}"
+            f"the run at {folder} is another row than {preset.name}: it has {name} {given[name]}, "
+            f"not {wanted.get(name)}"
         )
     return resume(folder, reporter=reporter)
 
@@ -81,11 +83,6 @@ def _row_of(config: Config) -> dict[str, str]:
     if config.model.kind == "latent":
         names += [f"model.prior.{axis}" for axis in ("time", "hidden", "scalar")]
     return {name: get(config, name) for name in names}
-
-
-def _different(given: dict[str, str], wanted: dict[str, str]) -> str:
-    names = [name for name, value in given.items() if value != wanted.get(name)]
-    return ", ".join(f"{name} {given[name]}, not {wanted.get(name)}" for name in names[:1])
 
 
 def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
