@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from latflow.bench.flops import count_flops
-from latflow.bench.reference import plain_torch, sample_plain, sample_straightforward
+from latflow.bench.reference import plain_torch, sample_by_cells, sample_plain, sample_straightforward
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig
 from latflow.data.base import Batch, DataSpec
 from latflow.flows import Packing, Positions
-from latflow.models import SequenceModel, build
+from latflow.models import LSTMLanguageModel, SequenceModel, build
 
 SYMBOLS = tuple(chr(65 + k) for k in range(51))
 TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 288)
@@ -172,7 +172,7 @@ def _against_peak(
 def sampling(
     spec: DataSpec, size: Size, lengths: tuple[int, ...], batch: int, names: tuple[str, ...] = MODELS
 ) -> Iterator[dict[str, Any]]:
-    """Seconds to generate, at their best and in plain torch (the baseline: the straightforward loop)."""
+    """Seconds to generate, at their best and in plain torch, from the baseline also cell by cell."""
     models = {name: build(configure(name, size.config), spec).eval() for name in names}
     for length in lengths:
         given = torch.full((batch,), length)
@@ -180,10 +180,13 @@ def sampling(
         for name in names:
             if name in ("IAF/SCF", "LSTM"):
                 ways[f"{name}, plain"] = partial(sample_plain, models[name], given)
+            if isinstance(model := models[name], LSTMLanguageModel):
+                ways[f"{name}, cells"] = partial(sample_by_cells, model, given)
         seconds = fastest(ways, 7, 20)
         for name in names:
             about = {"model": name, "data": spec.kind, "size": size.name, "batch": batch, "T": length}
-            yield {**about, "seconds": seconds[name], "plain torch": seconds.get(f"{name}, plain")}
+            plain, cells = (seconds.get(f"{name}, {way}") for way in ("plain", "cells"))
+            yield {**about, "seconds": seconds[name], "plain torch": plain, "cells": cells}
 
 
 def training_growth(name: str, size: Size, length: int) -> float:
@@ -257,6 +260,7 @@ def against_lstm(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 {
                     **{key: row[key] for key in ("data", "size", "T")},
                     "plain torch": other["plain torch"] / row["plain torch"],
+                    "against cells": other["cells"] / row["plain torch"],
                     "at their best": other["seconds"] / row["seconds"],
                 }
             )

@@ -37,13 +37,14 @@ Panels = dict[str, dict[str, list[tuple[int, float]]]]
 
 
 def timing_panels(rows: Sequence[Mapping[str, Any]], size: str = "paper") -> Panels:
-    """Panels from the benchmark's rows: one sequence at a time, in plain torch and at its best."""
+    """Panels from the benchmark's rows: one sequence at a time, in plain torch, by cells and at its best."""
     panels: Panels = {}
     for row in rows:
         if row["size"] == size and row["batch"] == 1 and row["model"] in ("LSTM", "IAF/SCF"):
             panel = panels.setdefault(row["data"], {})
-            for key, text in (("plain torch", "plain torch"), ("seconds", "at its best")):
-                panel.setdefault(f"{row['model']}, {text}", []).append((row["T"], 1e3 * row[key]))
+            for key, text in (("plain torch", "plain torch"), ("cells", "cells"), ("seconds", "at its best")):
+                if row.get(key) is not None:
+                    panel.setdefault(f"{row['model']}, {text}", []).append((row["T"], 1e3 * row[key]))
     return panels
 
 

@@ -1,13 +1,20 @@
 """The baseline's fast sampling loop against the straightforward one, from the same noise."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from latflow.bench.flops import count_flops
 from latflow.bench.measure import SMALL, configure, random_batch, wasted_steps
-from latflow.bench.reference import one_hot_positions, sample_plain, sample_straightforward
+from latflow.bench.reference import (
+    one_hot_positions,
+    sample_by_cells,
+    sample_plain,
+    sample_straightforward,
+)
+from latflow.config import LSTMConfig
 from latflow.data.base import DataSpec
 from latflow.flows import Packing, Positions, fast
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
@@ -46,9 +53,23 @@ def test_the_straightforward_way_draws_what_the_fast_one_draws(name):
     assert torch.equal(model.sample(lengths), expected)
 
 
-@pytest.mark.parametrize("name", ["IAF/SCF", "LSTM"])
-def test_generation_without_kernels_has_the_same_shape(name):
-    model = build(configure(name, TINY), SPECS[0]).eval()
+@pytest.mark.parametrize("spec", SPECS, ids=["text", "music"])
+def test_the_baseline_by_torchs_own_modules_draws_what_the_fast_loop_draws(spec):
+    model = build(replace(TINY, kind="lstm", baseline=LSTMConfig(2, 6)), spec).double().eval()
+    assert isinstance(model, LSTMLanguageModel)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    lengths = torch.tensor([8, 8])
+    found = []
+    for way in (model.sample, partial(sample_plain, model), partial(sample_by_cells, model)):
+        torch.manual_seed(4)
+        found.append(way(lengths))
+    assert torch.equal(found[1], found[0])
+    assert torch.equal(found[2], found[0])
+
+
+def test_generation_without_kernels_has_the_same_shape():
+    model = build(configure("IAF/SCF", TINY), SPECS[0]).eval()
     lengths = torch.tensor([2, 5])
     assert sample_plain(model, lengths).shape == model.sample(lengths).shape == (2, 5)
 
