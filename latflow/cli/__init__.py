@@ -18,6 +18,11 @@ from latflow.errors import LatflowError, LatflowWarning
 
 __all__ = ["build_parser", "main"]
 
+OUT_OF_MEMORY = (
+    "memory has run out; ask for less at a time: fewer samples or sequences in a batch, shorter sequences "
+    "(data.max_length, data.crop), or a smaller model"
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
@@ -38,12 +43,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         except LatflowError as error:
             print(f"latflow: {error}", file=sys.stderr)
             return 2
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            print(f"latflow: {OUT_OF_MEMORY}", *str(error).splitlines()[:1], sep=": ", file=sys.stderr)
+            return 2
         except KeyboardInterrupt:
             print("latflow: interrupted", file=sys.stderr)
             return 130
         except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
             sys.stderr.close()
             return 141
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out: torch says so with an error of its own on a GPU, by its allocator's name on a CPU."""
+    own = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return own or isinstance(error, MemoryError)
 
 
 def _show_warning(

@@ -283,3 +283,27 @@ def test_demo(capsys, tmp_path):
     assert "hmm-af-af against hmm-lstm" in out
     assert out.count("sample: ") == 16
     assert (tmp_path / "demo" / "hmm.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory\nand a trace")],
+)
+def test_memory_that_runs_out_is_said_in_one_line(error, capsys, monkeypatch):
+    def fail(args):
+        raise error
+
+    monkeypatch.setattr("latflow.cli.lists.presets", fail)
+    code, _, err = run(capsys, "presets")
+    assert code == 2
+    assert err.startswith("latflow: memory has run out")
+    assert err.count("\n") == 1
+
+
+def test_other_errors_are_not_taken_for_it(monkeypatch):
+    def fail(args):
+        raise RuntimeError("a mistake of the program")
+
+    monkeypatch.setattr("latflow.cli.lists.presets", fail)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        main(["presets"])
