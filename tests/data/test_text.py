@@ -163,6 +163,7 @@ def test_long_lines_are_left_out_if_a_limit_is_set(tmp_path: Path) -> None:
         ("[" * 100_000, "line 2: not JSON"),
         ("[" + "9" * 5000 + "]", "line 2: not JSON"),
         ("[" + "1," * 20_000 + "1]", "line 2: 20001 tokens"),
+        (r'["a\ud83d"]', "line 2: half of a surrogate pair"),
     ],
 )
 def test_bad_tokens_are_named(tmp_path: Path, line: str, said: str) -> None:

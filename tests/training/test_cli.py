@@ -307,3 +307,10 @@ def test_other_errors_are_not_taken_for_it(monkeypatch):
     monkeypatch.setattr("latflow.cli.lists.presets", fail)
     with pytest.raises(RuntimeError, match="a mistake"):
         main(["presets"])
+
+
+def test_a_config_file_in_another_encoding_is_named_as_such(capsys, tmp_path):
+    (tmp_path / "some.yaml").write_text("seed: 3\n", encoding="utf-16")
+    code, _, err = run(capsys, "train", "hmm-af-af", "--config", str(tmp_path / "some.yaml"))
+    assert code == 2
+    assert "not UTF-8" in err
