@@ -192,7 +192,7 @@ class Run:
             every, _ = self.read(TRAINER)
             # The mean of the weights, where one is kept, is what is evaluated.
             prefix = "ema." if self.config.train.ema else "model."
-            tensors = {key.removeprefix(prefix): t for key, t in every.items() if key.startswith(prefix)}
+            tensors = below(prefix, every)
         else:
             raise LatflowError(
                 f"the run at {self.folder} holds no weights yet; train it with --resume {self.folder}"
@@ -324,3 +324,8 @@ def _crc32(tensors: Mapping[str, Tensor]) -> int:
         crc = zlib.crc32(name.encode(), crc)
         crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
     return crc
+
+
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, under the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

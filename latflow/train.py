@@ -31,7 +31,7 @@ from latflow.errors import LatflowError
 from latflow.evaluate import Metrics, evaluate, in_unit
 from latflow.models import build
 from latflow.report import Reporter
-from latflow.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
+from latflow.run import TRAINER, WEIGHTS, Run, below, set_weights, weights_of
 from latflow.seeds import seeded
 
 SUMS = ("loss", "reconstruction", "kl", "length", "steps", "sequences")
@@ -314,10 +314,10 @@ class Trainer:
         except TypeError as error:
             raise LatflowError(f"{self.run.folder / TRAINER} is damaged: {error}") from None
         where = str(self.run.folder)
-        set_weights(self.model, _below("model.", tensors), where)
+        set_weights(self.model, below("model.", tensors), where)
         if self.ema is not None:
-            self.ema = {name: value.to(self.world.device) for name, value in _below("ema.", tensors).items()}
-        set_optimizer(self.optimizer, _below("optimizer.", tensors))
+            self.ema = {name: value.to(self.world.device) for name, value in below("ema.", tensors).items()}
+        set_optimizer(self.optimizer, below("optimizer.", tensors))
 
 
 def make_optimizer(config: TrainConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -341,10 +341,6 @@ def set_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) 
         number, _, key = name.partition(".")
         state.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 @contextmanager
