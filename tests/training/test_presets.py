@@ -115,11 +115,11 @@ SIZES = {"ptb": 41740, "nottingham": 694, "piano-midi": 87, "musedata": 524, "js
 
 @pytest.mark.parametrize("corpus", SIZES)
 def test_small_presets_keep_the_steps_of_the_warm_up(corpus):
-    """600 steps at KL weight 0 or more (text: a long ramp, see docs/log.md), the full weight well before the end."""
+    """A thousand steps to the full KL weight or more (docs/log.md says why), and that well before the end."""
     train = find(f"{corpus}-af-af-small").config.train
     assert train.kl_steps is not None
     steps = train.epochs * -(-SIZES[corpus] // (train.batch_size * train.accumulate))
-    assert train.kl_steps[0] >= 600 or (corpus == "ptb" and train.kl_steps[1] >= 2000)
+    assert sum(train.kl_steps) >= 1000
     assert sum(train.kl_steps) <= 0.75 * steps
 
 
