@@ -42,7 +42,11 @@ def timing_panels(rows: Sequence[Mapping[str, Any]], size: str = "paper") -> Pan
     for row in rows:
         if row["size"] == size and row["batch"] == 1 and row["model"] in ("LSTM", "IAF/SCF"):
             panel = panels.setdefault(row["data"], {})
-            for key, text in (("plain torch", "plain torch"), ("cells", "cells"), ("seconds", "at its best")):
+            for key, text in (
+                ("plain torch", "plain torch"),
+                ("cells", "plain torch, by cells"),
+                ("seconds", "at its best"),
+            ):
                 if row.get(key) is not None:
                     panel.setdefault(f"{row['model']}, {text}", []).append((row["T"], 1e3 * row[key]))
     return panels
