@@ -199,8 +199,8 @@ SMALL: Mapping[str, Diff] = {
         "train.ema": 0.99,
     },
 }
-"""`-small`: width first, and the warm-up in steps, as many as a posterior needs not to collapse. A steep ramp drives what
-z knows out of it before the prior has learnt to say it (docs/log.md); measured on JSB, not yet on the others."""
+"""`-small`: width first, and the warm-up in steps, as many as a posterior needs not to collapse. A steep ramp drives
+what z knows out of it before the prior has learnt to say it (docs/log.md); measured on JSB, not on the others."""
 
 _BUILT_IN: Diff = {
     "model.prior.lstm_layers": 1,
