@@ -49,7 +49,8 @@ def comparison(path: Path, runs: Mapping[str, Run], results: Mapping[str, Metric
     left.legend()
     for row, (name, result) in enumerate(results.items()):
         right.errorbar(result.nll, row, xerr=1.96 * result.nll_error, fmt="o", capsize=4)
-        right.text(result.nll, row + 0.12, f"{name}: {result.nll:.3f}", ha="center")
+        label = right.text(result.nll, row + 0.12, f"{name}: {result.nll:.3f}", ha="center")
+        label.set_bbox({"color": "white", "pad": 1})  # over the line of the truth
     if first.truth is not None:
         right.axvline(first.truth.nll, linestyle="--", color="black")
         right.text(first.truth.nll, len(results) - 0.6, f" truth {first.truth.nll:.3f}", ha="left")
