@@ -154,7 +154,7 @@ class TrainConfig:
     checkpoint_minutes: float = 5.0
     """Time between two checkpoints inside an epoch (there is one after each epoch); 0: after every step."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto: a GPU where there is one."""
+    """cpu, cuda, cuda:1; auto: a GPU where there is one."""
     tensorboard: bool = False
     """Also write TensorBoard's event files (needs the extra `latflow[tensorboard]`)."""
 

@@ -73,13 +73,15 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("the models compute in float64 where sums are long, which it may not have")
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", local_rank)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise LatflowError(
-            f"device {name!r} cannot be used: {reason} (accepted: auto, cpu, cuda, mps)"
+            f"device {name!r} cannot be used: {reason} (accepted: auto, cpu, cuda, cuda:1)"
         ) from None
     return device
 
@@ -92,8 +94,6 @@ def join(device: str) -> Iterator[World]:
     if size == 1:
         yield World(device=chosen)
         return
-    if chosen.type not in ("cpu", "cuda"):
-        raise LatflowError(f"many processes work on cpu or cuda, not on {chosen.type}")
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")

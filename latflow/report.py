@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -64,7 +65,8 @@ class Reporter:
             return
         self.steps += sums[4]
         elbo = in_unit(sum(sums[1:4]), spec) / max(sums[4], 1.0)
-        self.mean = elbo if not self.mean else 0.95 * self.mean + 0.05 * elbo
+        if math.isfinite(elbo):  # a step that is not is skipped
+            self.mean = elbo if not self.mean else 0.95 * self.mean + 0.05 * elbo
         now = time.monotonic()
         if now - self.shown < (0.2 if self.bar else PLAIN_SECONDS):
             return

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from latflow import cli
 from latflow.cli.fields import field_docs
-from latflow.data import CATALOGUE, fetch
+from latflow.config import DataConfig
+from latflow.data import CATALOGUE, fetch, load
+from latflow.models.length import LengthModel
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +67,13 @@ def test_stats_of_a_set_with_a_known_truth(capsys: pytest.CaptureFixture[str]) -
     found = json.loads(run(capsys, *words, "--json")[1])
     assert found["splits"]["train"]["sequences"] == 50
     assert found["unit"] == "bits per character"
-    assert 1.5 < found["splits"]["train"]["truth"] < 3.5
+    corpus = load(DataConfig("hmm", train_size=50, eval_size=5))
+    assert corpus.truth is not None
+    for name, sequences in corpus.splits.items():
+        log_length = LengthModel(corpus.spec.length_counts).log_prob(torch.from_numpy(sequences.lengths))
+        nats = corpus.truth[name].sum() - float(log_length.sum())
+        expected = nats / (sequences.lengths + 1).sum() / math.log(2)
+        assert found["splits"][name]["truth"] == pytest.approx(expected, rel=1e-6)
     code, out, err = run(capsys, *words)
     assert (code, err) == (0, "")
     assert "12 symbols" in out

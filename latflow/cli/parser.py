@@ -38,7 +38,7 @@ def _add_run_commands(commands: Any) -> None:
     run = argparse.ArgumentParser(add_help=False)
     run.add_argument("folder", metavar="RUN", help=RUN_HELP)
     run.add_argument("--weights", choices=("best", "last"), default="best", help="which checkpoint (best)")
-    run.add_argument("--device", default="auto", help="auto, cpu, cuda, mps (auto)")
+    run.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 (auto)")
 
     command = commands.add_parser("evaluate", parents=[run], help="NLL, ELBO and its terms on a split")
     command.add_argument("--split", choices=("train", "valid", "test"), default="test", help="(test)")

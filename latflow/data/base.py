@@ -163,10 +163,10 @@ def roll_of(steps: Any) -> np.ndarray:
 
 
 def length_counts(lengths: Iterable[np.ndarray], smooth: bool) -> tuple[int, ...]:
-    """The histogram behind p(T), as the paper counts it (supplement D): `lengths` are those of train and
-    validation.
+    """The histogram behind p(T), the empirical likelihood of supplement D, as the authors' code counts it: `lengths`
+    are those of train and validation.
 
-    With `smooth`, one is added at every length from 1 to int(1.25 x longest): the paper's rule for music,
+    With `smooth`, one is added at every length from 1 to int(1.25 x longest): that code's rule for music,
     whose lengths are few and spread out.
     """
     counts = np.bincount(np.concatenate([np.asarray(part, np.int64) for part in lengths]))

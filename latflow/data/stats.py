@@ -23,8 +23,8 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
     The cost of p(T) on a split is - sum_i log p(T_i) / sum_i (T_i + 1), in bits for text and tokens, in
     nats for music: what the lengths alone add to a result in the paper's convention. The truth is
-    - sum_i log p(x_i | T_i) / sum_i (T_i + 1), in the same unit: the least that any model can come to, but
-    for chance.
+    - sum_i [log p(x_i | T_i) + log p(T_i)] / sum_i (T_i + 1), in the same unit, as `latflow evaluate` prints it:
+    the least that any model can come to, but for chance.
     """
     spec = corpus.spec
     nats = math.log(2) if spec.unit == "bits" else 1.0
@@ -46,7 +46,8 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         if lengths.max() <= spec.max_T and counts[lengths].all():
             row["length_cost"] = float(-np.log(counts[lengths] / counts.sum()).sum() / steps / nats)
         if corpus.truth is not None:
-            row["truth"] = float(corpus.truth[name].sum() / steps / nats)
+            cost = row["length_cost"]
+            row["truth"] = None if cost is None else cost + float(corpus.truth[name].sum() / steps / nats)
         splits[name] = row
     return {
         "name": corpus.name,

@@ -117,8 +117,10 @@ def poisoned(trainer: Trainer, steps: set[int], monkeypatch) -> None:
 def test_a_step_that_is_not_finite_is_skipped_counted_and_reported(tmp_path, monkeypatch, capsys):
     settings = config("hmm-lstm", train__epochs=1)
     trainer = trainer_of(settings, tmp_path / "run")
+    trainer.reporter = Reporter()
     poisoned(trainer, {3, 5}, monkeypatch)
     assert trainer.fit()
+    assert math.isfinite(trainer.reporter.mean)
     assert trainer.state.bad_steps == 2
     assert trainer.state.bad_in_row == 0
     assert all(p.isfinite().all() for p in trainer.parameters)
