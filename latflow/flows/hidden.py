@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from latflow.flows import fast, stack
 from latflow.flows.base import Transform
-from latflow.flows.deferred import DeferredWeight, defer, linear
+from latflow.flows.deferred import DeferredWeight, across, defer, linear, linear_across
 from latflow.flows.made import MADE, Conditioner, Weights
 from latflow.flows.scalar import Affine, NLSq, ScalarTransform
 
@@ -187,7 +187,12 @@ class Autoregressive(HiddenFlow):
         if weight is None or context is None:
             hidden = rows.new_zeros(len(rows), self.layers, self.units)
         else:
-            hidden = linear(context.detach().reshape(len(rows), -1), weight).view(-1, self.layers, self.units)
+            context = context.detach().reshape(len(rows), -1)
+            if isinstance(weight, DeferredWeight) and across(len(rows)):
+                hidden = linear_across(context.t(), weight).contiguous()
+            else:
+                hidden = linear(context, weight)
+            hidden = hidden.view(-1, self.layers, self.units)
         z, logdet = kernels.made_forward(rows.contiguous().numpy(), hidden.numpy(), *compiled)
         return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
 

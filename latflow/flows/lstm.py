@@ -20,15 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from latflow.flows import fast
-from latflow.flows.deferred import DeferredWeight, defer, linear
+from latflow.flows.deferred import DeferredWeight, across, defer, linear, linear_across
 from latflow.flows.first_order import first_order
 from latflow.flows.packing import Packing
 from latflow.shapes import Float
 
 SMALL = 2**17
 """Up to this many gates the compiled pointwise kernel, on one core, beats torch's ten calls on several."""
-FEW = 16
-"""Below this many rows a product has them in front, as usual."""
 SHORT = 8
 """Below this many steps torch's fused layer, which arranges its weights anew in every call, does not pay."""
 CHUNK = 256
@@ -36,6 +34,8 @@ CHUNK = 256
 
 State = list[tuple[Tensor, Tensor]]
 """(h, c) of each layer, each (n, units)."""
+Direction = tuple[slice, Tensor, Tensor, Tensor]
+"""One direction of a layer: its part of the gates, W, U and b."""
 
 
 class LSTM(nn.Module):
@@ -74,56 +74,46 @@ class LSTM(nn.Module):
         for layer in range(self.layers):
             state = self._zero_state(packing, x) if start is None else start[layer]
             given = features if layer == 0 else None
-            outputs = (self._fused if fused else self._packed)(layer, x, packing, given, *state)
-            x = outputs[0] if self.directions == 1 else torch.cat(outputs, -1)
+            x = (self._fused if fused else self._packed)(layer, x, packing, given, *state)
             if layer < self.layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
         return x
 
     def _packed(
         self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
-    ) -> list[Tensor]:
-        """The directions of a layer, on rows of any lengths."""
+    ) -> Tensor:
+        """A layer, on rows of any lengths."""
         outputs = []
         for direction, (own, matrix, recurrent, bias) in enumerate(self._directions(layer)):
             gates = linear(x, matrix, bias)
             if features is not None:
                 gates = _add_shared(gates, features[:, own])
             outputs.append(_Recurrence.apply(gates, recurrent, h, c, packing, direction == 1))
-        return outputs
+        return outputs[0] if self.directions == 1 else torch.cat(outputs, -1)
 
     def _fused(
         self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
-    ) -> list[Tensor]:
+    ) -> Tensor:
         """The same by torch's own LSTM, for sequences of one length: with one row it uses all cores, which a matrix
-        times a vector does not, and its pointwise part is one call.
-
-        It has no place for features in the gates. As the sequences share them, those of a step are a column of its
-        input matrix, which a one-hot picks.
-        """
+        times a vector does not, and its pointwise part is one call."""
         steps, n = packing.steps, packing.active[0]
+        x, directions = x.view(steps, n, -1), list(self._directions(layer))
+        columns = None if features is None else features.view(steps, -1, self.gate_size)[:, 0]
+        if columns is None or steps <= CHUNK:
+            return _torch_lstm(x, columns, directions, h, c)[0].view(steps * n, -1)
         outputs = []
-        for direction, (own, matrix, recurrent, bias) in enumerate(self._directions(layer)):
-            inputs, state = x.view(steps, n, -1), (h[None], c[None])
-            columns = None if features is None else features.view(steps, -1, self.gate_size)[:, 0, own]
-            if direction == 1:
-                inputs, columns = inputs.flip(0), None if columns is None else columns.flip(0)
-            parts, size = [], steps if columns is None else CHUNK
-            for begin in range(0, steps, size):
-                part, weight = inputs[begin : begin + size], matrix
-                if columns is not None:
-                    hot = torch.eye(len(part), dtype=x.dtype)[:, None].expand(-1, n, -1)
-                    part = torch.cat([part, hot], -1)
-                    weight = torch.cat([matrix, columns[begin : begin + size].t()], 1)
-                weights = (weight, recurrent, bias, torch.zeros_like(bias))
-                output, *state = torch.lstm(part, state, weights, True, 1, 0.0, False, False, False)
-                parts.append(output)
-            output = torch.cat(parts)
-            outputs.append((output.flip(0) if direction == 1 else output).view(steps * n, self.units))
-        return outputs
+        for number, direction in enumerate(directions):
+            inputs, given = (x.flip(0), columns.flip(0)) if number == 1 else (x, columns)
+            parts, state = [], (h, c)
+            for begin in range(0, steps, CHUNK):
+                at = slice(begin, begin + CHUNK)
+                part, *state = _torch_lstm(inputs[at], given[at], [direction], *state)
+                parts.append(part)
+            outputs.append(torch.cat(parts).flip(0) if number == 1 else torch.cat(parts))
+        return torch.cat(outputs, -1).view(steps * n, -1)
 
-    def _directions(self, layer: int) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-        """Of each direction of a layer: its part of the gates, W, U and b."""
+    def _directions(self, layer: int) -> Iterator[Direction]:
+        """Those of a layer."""
         for direction in range(self.directions):
             own = slice(4 * self.units * direction, 4 * self.units * (direction + 1))
             yield (
@@ -169,16 +159,35 @@ class LSTM(nn.Module):
         return zeros, zeros
 
 
-def _gates(x: Tensor, h: Tensor, weight: DeferredWeight) -> Float[Tensor, "n gates"]:
-    """W x + U h + b.
+def _torch_lstm(
+    x: Float[Tensor, "t n input"],
+    columns: Float[Tensor, "t gates"] | None,
+    directions: list[Direction],
+    h: Tensor,
+    c: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A layer by torch's fused call: all steps of its output, and the states at the end.
 
-    With several threads a product of few rows is up to 1.5 times as fast the other way round, W times columns, for
-    what is shared out between the threads then is W. Its result lies in memory with the rows innermost.
+    It has no place for features in the gates. As the sequences share them, those of a step are a column of its input
+    matrix, which a one-hot picks.
     """
-    if torch.is_grad_enabled() or len(h) < FEW or torch.get_num_threads() == 1:
-        return linear(torch.cat([x, h], -1), weight)
-    assert weight.bias is not None
-    return torch.addmm(weight.bias[:, None], weight.matrix, torch.cat([x.t(), h.t()])).t()
+    weights = []
+    for own, matrix, recurrent, bias in directions:
+        matrix = matrix if columns is None else torch.cat([matrix, columns[:, own].t()], 1)
+        weights += [matrix, recurrent, bias, torch.zeros_like(bias)]
+    if columns is not None:
+        hot = torch.eye(len(x), dtype=x.dtype)[:, None].expand(-1, x.shape[1], -1)
+        x = torch.cat([x, hot], -1)
+    both = len(directions) == 2
+    state = [part.expand(len(directions), x.shape[1], -1).contiguous() for part in (h, c)]
+    return torch.lstm(x, state, weights, True, 1, 0.0, False, both, False)
+
+
+def _gates(x: Tensor, h: Tensor, weight: DeferredWeight) -> Float[Tensor, "n gates"]:
+    """W x + U h + b."""
+    if across(len(h)):
+        return linear_across(torch.cat([x.t(), h.t()]), weight)
+    return linear(torch.cat([x, h], -1), weight)
 
 
 def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> tuple[Tensor, Tensor]:

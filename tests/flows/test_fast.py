@@ -20,7 +20,7 @@ from latflow.flows import (
     fast,
     stack,
 )
-from latflow.flows.deferred import defer, linear
+from latflow.flows.deferred import defer, linear, linear_across
 from latflow.flows.lstm import lstm_cell
 from tests.flows.cases import HIDDEN
 from tests.flows.test_scalar import hostile, ulps_off
@@ -255,10 +255,31 @@ def test_steps_with_the_product_the_other_way_round_give_the_numbers_of_training
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("_kernels")
+def test_generation_of_many_rows_on_several_threads_gives_the_numbers_of_one(monkeypatch):
+    flow = SequenceFlow(
+        Autoregressive(4, 2, context_size=6, units=8), LSTMContext(4, 6, 2, 9, input_units=5), "af"
+    )
+    randomise(flow)
+    packing = Packing(torch.tensor([4] * 20 + [2] * 3))
+    eps = torch.randn(packing.rows, 4)
+    with torch.no_grad():
+        expected = flow.forward_rows(eps, packing)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+        products = Mock(wraps=linear_across)
+        monkeypatch.setattr("latflow.flows.hidden.linear_across", products)
+        found = flow.forward_rows(eps, packing)
+    assert products.call_count == (4 if fast.AVAILABLE else 0)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(("sequences", "samples"), [(1, 1), (3, 1), (2, 4)])
-def test_torchs_fused_layer_gives_the_numbers_of_training(monkeypatch, bidirectional, sequences, samples):
-    monkeypatch.setattr("latflow.flows.lstm.CHUNK", 5)  # 12 steps: two whole parts and one of two
+@pytest.mark.parametrize("chunk", [5, 12])
+def test_torchs_fused_layer_gives_the_numbers_of_training(
+    monkeypatch, bidirectional, sequences, samples, chunk
+):
+    monkeypatch.setattr("latflow.flows.lstm.CHUNK", chunk)  # 12 steps: two whole parts and one of two, or all
     lstm = LSTM(4, 6, 2, bidirectional=bidirectional)
     randomise(lstm)
     positions = Positions(20, lstm.gate_size, 0.5)
@@ -270,9 +291,10 @@ def test_torchs_fused_layer_gives_the_numbers_of_training(monkeypatch, bidirecti
     monkeypatch.setattr(torch, "lstm", calls)
     with torch.no_grad():
         found = lstm(x, packing, features, start)
-    assert calls.call_count == lstm.directions * (3 + 1)  # the second layer has no features: it is whole
+    count = 1 + (lstm.directions * 3 if chunk == 5 else 1)  # the second layer has no features: it is whole
+    assert calls.call_count == count
     expected = lstm(x, packing, features, start).detach()
-    assert calls.call_count == lstm.directions * (3 + 1)
+    assert calls.call_count == count
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
