@@ -201,7 +201,10 @@ def finished(tmp_path_factory):
         (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
         (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "/nowhere.yaml"),
         (["train", "hmm-af-af", "--train.device", "toaster"], "device 'toaster' cannot be used"),
-        (["train", "hmm-af-af", "--train.device", "mps"], "device 'mps' cannot be used: the models compute in float64"),
+        (
+            ["train", "hmm-af-af", "--train.device", "mps"],
+            "device 'mps' cannot be used: the models compute in float64",
+        ),
         (["train", "hmm-af-af", "--data.name", "text:/nowhere"], "/nowhere"),
         (["train", "--resume", "/nowhere"], "no run at /nowhere"),
         (["evaluate", "/nowhere"], "no run at /nowhere"),
