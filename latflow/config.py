@@ -65,6 +65,9 @@ class PriorConfig:
     """Hidden layers of the network in each layer of the hidden flow."""
     network_units: int = 100
     """Their units."""
+    input_units: int = 0
+    """A tanh layer of so many units between z_<t (IAF: eps_<t) and the LSTM over time; 0: none, as in the
+    paper. With a small latent size an LSTM reads its few numbers badly without it."""
     lstm_layers: int = 2
     """Layers of the LSTM over time."""
     lstm_units: int = 500
@@ -99,6 +102,11 @@ class ModelConfig:
     """Of the symbols; shared between the posterior's input and the emission's output if tied."""
     tie_embedding: bool = True
     """Use the input embedding as the output matrix (weight tying)."""
+    latent_scale: float = 1.0
+    """Posterior and emission think of z in this unit; 1: the paper's. Left alone, an autoencoder under a small
+    KL weight puts its symbols tens of units apart, where the prior's networks are saturated; 0.1 keeps them near."""
+    posterior_gain: float = 1.0
+    """Factor on the posterior's initial weights to the means: far above 1, symbols start apart."""
     position_rank: int | None = None
     """Factored position embedding of this rank, for very long sequences; unset: a full row per position."""
     prior: PriorConfig = field(default_factory=PriorConfig)
@@ -191,10 +199,13 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "seed": (0, 2**63 - 1),
     "model.latent_size": (1, 10_000),
     "model.embedding_size": (1, 100_000),
+    "model.latent_scale": (1e-6, 1e6),
+    "model.posterior_gain": (0, 1e6),
     "model.position_rank": (1, 10_000),
     "model.prior.layers": (1, 1000),
     "model.prior.network_layers": (1, 1000),
     "model.prior.network_units": (1, 100_000),
+    "model.prior.input_units": (0, 100_000),
     "model.prior.lstm_layers": (1, 1000),
     "model.prior.lstm_units": (1, 100_000),
     "model.prior.dropout": (0, 1),

@@ -22,7 +22,9 @@ def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
         return sum(weight.numel() for weight in (*module.input_weight, *module.recurrent_weight))
 
     def context(module: torch.nn.Module) -> int:
-        return lstm(module.lstm) if isinstance(module, LSTMContext) else 0
+        if not isinstance(module, LSTMContext):
+            return 0
+        return lstm(module.lstm) + (0 if module.entry is None else module.entry.weight.numel())
 
     def network(module: torch.nn.Module) -> int:
         weights = module.matrices  # type: ignore[attr-defined]

@@ -88,7 +88,8 @@ def _sample(
     packing, lstm, drawn = Packing(lengths), model.context.lstm, []
     assert packing.active[-1] == packing.active[0], "for sequences of one length"
     noise = model._noise(packing, 1.0, False, None)
-    context, (state, features, _) = model.context.start(packing)
+    context, carried = model.context.start(packing)
+    state, features = carried.layers, carried.features
     weights = [
         (matrix, recurrent[0], bias, torch.zeros_like(bias))
         for matrix, recurrent, bias in zip(lstm.input_weight, lstm.recurrent_weight, lstm.bias, strict=True)

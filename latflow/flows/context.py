@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from latflow.flows.deferred import DeferredWeight
+from latflow.flows.deferred import DeferredWeight, defer, linear
 from latflow.flows.lstm import LSTM, State
 from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
@@ -46,6 +46,8 @@ class _Carried(NamedTuple):
     features: Sequence[Tensor]
     """Position features of step t+1, for t = 0, 1, …"""
     weights: list[DeferredWeight]
+    entry: DeferredWeight | None
+    """The layer before the LSTM."""
 
 
 class LSTMContext(Context):
@@ -54,6 +56,10 @@ class LSTMContext(Context):
     The state before the first step is a function of the first step's position features, hence of T; the input of
     step t is y_t with the position features of step t+1, as in the authors' code. Dropout acts between the layers
     and on the result.
+
+    With `input_units` the LSTM reads tanh(A y_t + b) of that size instead of y_t. A linear map of few numbers hardly
+    tells apart the many modes of their density, and an LSTM that reads them so learns slowly. A starts so large that
+    the units divide the region of a standard normal in different places.
     """
 
     def __init__(
@@ -65,10 +71,15 @@ class LSTMContext(Context):
         *,
         dropout: float = 0.0,
         rank: int | None = None,
+        input_units: int = 0,
     ):
         super().__init__()
         self.size, self.dropout = units, dropout
-        self.lstm = LSTM(input_size, units, layers, dropout=dropout)
+        self.entry = nn.Linear(input_size, input_units) if input_units else None
+        if self.entry is not None:
+            nn.init.normal_(self.entry.weight)
+            nn.init.uniform_(self.entry.bias, -2, 2)
+        self.lstm = LSTM(input_units or input_size, units, layers, dropout=dropout)
         bound = 1 / math.sqrt(units)
         self.positions = Positions(max_T, self.lstm.gate_size, bound, rank)
         self.start_positions = Positions(max_T, units, bound, rank)
@@ -80,18 +91,24 @@ class LSTMContext(Context):
         following = (places.remaining - 1).clamp(min=0)
         features = self.positions(places.step + (places.remaining > 0), following)
         start = self._initial(packing)
+        if self.entry is not None:
+            y = linear(y, self.entry.weight, self.entry.bias).tanh()
         return self._drop(packing.before(self.lstm(y, packing, features, start), first=start[-1][0]))
 
     def start(self, packing):
         layers, places = self._initial(packing), packing.places
         later = slice(places.active[0], None)
         by_step = self.positions(places.step[later], places.remaining[later]).split(places.active[1:])
-        return self._drop(layers[-1][0]), _Carried(layers, by_step, self.lstm.prepare())
+        entry = None if self.entry is None else defer(self.entry.weight, self.entry.bias)
+        return self._drop(layers[-1][0]), _Carried(layers, by_step, self.lstm.prepare(), entry)
 
     def step(self, y, t, packing, state):
         if t + 1 == packing.steps:
             return y.new_empty(0, self.size), state
-        return self._advance(y[: packing.active[t + 1]], None, t, packing, state)
+        y = y[: packing.active[t + 1]]
+        if state.entry is not None:
+            y = linear(y, state.entry).tanh()
+        return self._advance(y, None, t, packing, state)
 
     def step_given(
         self, gates: Float[Tensor, "n gates"], t: int, packing: Packing, state: Any

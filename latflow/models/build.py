@@ -45,12 +45,22 @@ def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
         return LSTMLanguageModel(spec, alphabet, context, dropout=c.dropout)
     if config.kind != "latent":
         raise ValueError(f"model.kind must be one of 'latent', 'lstm', not {config.kind!r}")
-    q, e, h = config.posterior, config.emission, config.latent_size
+    q, e, h, scale = config.posterior, config.emission, config.latent_size, config.latent_scale
     return LatentSequenceModel(
         spec,
         build_prior(config.prior, h, max_T, rank),
-        Posterior(config.embedding_size, h, q.units, q.layers, max_T, dropout=q.dropout, rank=rank),
-        Emission(alphabet, h, e.units, e.layers, max_T, dropout=e.dropout, rank=rank),
+        Posterior(
+            config.embedding_size,
+            h,
+            q.units,
+            q.layers,
+            max_T,
+            dropout=q.dropout,
+            rank=rank,
+            scale=scale,
+            gain=config.posterior_gain,
+        ),
+        Emission(alphabet, h, e.units, e.layers, max_T, dropout=e.dropout, rank=rank, scale=scale),
     )
 
 
@@ -63,7 +73,15 @@ def build_prior(config: PriorConfig, latent_size: int, max_T: int, rank: int | N
     units = config.lstm_units
 
     def lstm() -> Context:
-        return LSTMContext(latent_size, units, config.lstm_layers, max_T, dropout=config.dropout, rank=rank)
+        return LSTMContext(
+            latent_size,
+            units,
+            config.lstm_layers,
+            max_T,
+            dropout=config.dropout,
+            rank=rank,
+            input_units=config.input_units,
+        )
 
     contexts: Mapping[str, Callable[[], Context]] = {
         "af": lstm,

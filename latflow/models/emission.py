@@ -18,7 +18,7 @@ from latflow.shapes import Float
 class Emission(nn.Module):
     """p(x | z, T) = Π_t p(x_t | z, T): a BiLSTM over z, then the (tied) embedding.
 
-    Step t reads z_t itself, the forward state up to t-1 and the backward state from t+1.
+    Step t reads z_t / `scale` itself, the forward state up to t-1 and the backward state from t+1.
     """
 
     def __init__(
@@ -31,9 +31,10 @@ class Emission(nn.Module):
         *,
         dropout: float = 0.0,
         rank: int | None = None,
+        scale: float = 1.0,
     ):
         super().__init__()
-        self.alphabet, self.units, self.dropout = alphabet, units, dropout
+        self.alphabet, self.units, self.dropout, self.scale = alphabet, units, dropout, scale
         self.lstm = LSTM(latent_size, units, layers, bidirectional=True, dropout=dropout)
         self.positions = Positions(max_T, self.lstm.gate_size, 1 / math.sqrt(units), rank)
         self.head = nn.Linear(latent_size + 2 * units, alphabet.embedding.shape[1])
@@ -44,7 +45,7 @@ class Emission(nn.Module):
         # The head of (z_t, past_{t-1}, future_{t+1}): steps are shifted behind its products, where rows are shorter.
         matrix, bias, scores = self.alphabet.behind(self.head, packing.rows)
         own, of_past, of_future = matrix.split([z.shape[-1], self.units, self.units], 1)
-        features = F.linear(z, own, bias) + packing.before(F.linear(past, of_past))
+        features = F.linear(z, own / self.scale, bias) + packing.before(F.linear(past, of_past))
         return scores(features + packing.after(F.linear(future, of_future)))
 
     def log_prob(self, x: Tensor, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:

@@ -16,7 +16,12 @@ from latflow.shapes import Float
 
 
 class Posterior(nn.Module):
-    """q(z | x) = Π_t N(z_t; μ_t(x), diag σ_t²(x)), with position features in the LSTM."""
+    """q(z | x) = Π_t N(z_t; μ_t(x), diag σ_t²(x)), with position features in the LSTM.
+
+    The head puts out μ and log σ² of z / `scale`. An optimizer moves its weights as fast whatever `scale` is, so the
+    smaller that is, the nearer to its start z stays while the KL counts little. `gain` multiplies the initial weights
+    to μ.
+    """
 
     def __init__(
         self,
@@ -28,14 +33,18 @@ class Posterior(nn.Module):
         *,
         dropout: float = 0.0,
         rank: int | None = None,
+        scale: float = 1.0,
+        gain: float = 1.0,
     ):
         super().__init__()
-        self.dropout = dropout
+        self.dropout, self.scale = dropout, scale
         self.lstm = LSTM(embedding_size, units, layers, bidirectional=True, dropout=dropout)
         self.positions = Positions(max_T, self.lstm.gate_size, 1 / math.sqrt(units), rank)
         self.head = nn.Linear(2 * units, 2 * latent_size)
         nn.init.uniform_(self.head.weight, -EMBEDDING_RANGE, EMBEDDING_RANGE)
         nn.init.zeros_(self.head.bias)
+        with torch.no_grad():
+            self.head.weight[:latent_size] *= gain
 
     def forward(
         self, embedded: Float[Tensor, "n e"], packing: Packing
@@ -43,7 +52,7 @@ class Posterior(nn.Module):
         """Mean and log standard deviation of every row."""
         hidden = self.lstm(embedded, packing, self.positions(packing.places.step, packing.places.remaining))
         mean, log_variance = self.head(F.dropout(hidden, self.dropout, self.training)).chunk(2, -1)
-        return mean, 0.5 * log_variance
+        return self.scale * mean, 0.5 * log_variance + math.log(self.scale)
 
     def rsample(
         self, embedded: Float[Tensor, "n e"], packing: Packing, samples: int

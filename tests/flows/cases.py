@@ -56,13 +56,24 @@ SEQUENCE_FLOWS = {
     for time in ("af", "iaf", "none")
     for hidden in HIDDEN
     for scalar in ("affine", "nlsq")
+} | {
+    f"{time}/{hidden}-nlsq-input": (time, hidden, "nlsq", 5)
+    for time, hidden in [("af", "af"), ("iaf", "scf")]
 }
+"""Time, hidden and scalar; then the units of a layer before the LSTM."""
 
 
 def sequence_flow(
-    time: str, hidden: str, scalar: str, size: int = 3, max_T: int = 6, spread: float = 0.25
+    time: str,
+    hidden: str,
+    scalar: str,
+    input_units: int = 0,
+    size: int = 3,
+    max_T: int = 6,
+    spread: float = 0.25,
 ) -> SequenceFlow:
-    context = PositionContext(4, max_T) if time == "none" else LSTMContext(size, 4, 2, max_T)
+    lstm = LSTMContext(size, 4, 2, max_T, input_units=input_units)
+    context = PositionContext(4, max_T) if time == "none" else lstm
     flow = SequenceFlow(HIDDEN[hidden](size, 2, SCALARS[scalar], 4, units=6, depth=2), context, time)  # type: ignore[arg-type]
     randomise(flow, spread)
     return flow

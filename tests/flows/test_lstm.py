@@ -64,8 +64,9 @@ def test_same_as_nn_lstm_with_one_hot_positions(bidirectional, layers):
 
 
 @pytest.mark.parametrize("rank", [None, 3])
-def test_context_whole_and_stepwise_are_the_same(rank):
-    context = LSTMContext(3, 5, 2, MAX_T, rank=rank)
+@pytest.mark.parametrize("input_units", [0, 4])
+def test_context_whole_and_stepwise_are_the_same(rank, input_units):
+    context = LSTMContext(3, 5, 2, MAX_T, rank=rank, input_units=input_units)
     packing = Packing(LENGTHS)
     y = torch.randn(packing.rows, 3)
     whole = context.whole(y, packing)

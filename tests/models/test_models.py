@@ -218,10 +218,47 @@ def test_paper_sizes_are_the_defaults():
     """Supplement E: 500 units, two layers, H = 50, J = 5, two hidden layers of 100, tied embedding."""
     c = ModelConfig()
     assert (c.latent_size, c.embedding_size, c.tie_embedding) == (50, 500, True)
+    assert (c.latent_scale, c.posterior_gain, c.prior.input_units) == (1, 1, 0)
     assert (c.prior.layers, c.prior.network_layers, c.prior.network_units) == (5, 2, 100)
     for lstm in (c.posterior, c.emission, c.baseline):
         assert (lstm.layers, lstm.units) == (2, 500)
     assert (c.prior.lstm_layers, c.prior.lstm_units, c.prior.alpha) == (2, 500, 0.95)
+
+
+def test_latent_scale_is_a_unit_of_z():
+    """With the weights that read z in that unit too, posterior and emission say the same of z as in a unit of 1."""
+    torch.manual_seed(0)
+    one = small_model("af-af", text_spec(), spread=0.5)
+    tenth = build(replace(config("af-af"), latent_scale=0.1), text_spec())
+    assert isinstance(one, LatentSequenceModel)
+    assert isinstance(tenth, LatentSequenceModel)
+    tenth.load_state_dict(one.state_dict())
+    with torch.no_grad():
+        tenth.emission.lstm.input_weight[0] *= 10
+    batch = strings(one.spec, TEXTS)
+    packing = Packing(batch.lengths)
+    rows = packing.pack(batch.x)
+    embedded = one.emission.alphabet.embed(rows)
+    mean, log_std = one.posterior(embedded, packing)
+    scaled_mean, scaled_log_std = tenth.posterior(embedded, packing)
+    torch.testing.assert_close(scaled_mean, 0.1 * mean)
+    torch.testing.assert_close(scaled_log_std.exp(), 0.1 * log_std.exp())
+    z = torch.randn_like(mean)
+    scaled, plain = tenth.emission.log_prob(rows, 0.1 * z, packing), one.emission.log_prob(rows, z, packing)
+    torch.testing.assert_close(scaled, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_posterior_gain_moves_symbols_apart_at_the_start():
+    batch = strings(text_spec(), TEXTS)
+    packing = Packing(batch.lengths)
+    found = []
+    for gain in (1.0, 15.0):
+        torch.manual_seed(0)
+        model = build(replace(config("af-af"), posterior_gain=gain), text_spec())
+        assert isinstance(model, LatentSequenceModel)
+        found.append(model.posterior(model.emission.alphabet.embed(packing.pack(batch.x)), packing))
+    torch.testing.assert_close(found[1][0], 15 * found[0][0])
+    torch.testing.assert_close(found[1][1], found[0][1])
 
 
 def test_embedding_is_tied_unless_asked_otherwise():
