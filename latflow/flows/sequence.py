@@ -10,6 +10,7 @@ In each case dz/deps is block triangular over time, so its log |det| is the sum 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -87,8 +88,10 @@ class SequenceFlow(nn.Module):
         return self.hidden(eps, self.context.whole(eps, packing))
 
     def log_prob_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
+        """log p(z_t | z_<t, T) of every row; where eps lies beyond the range of the numbers, -inf and not NaN."""
         eps, logdet = self.inverse_rows(z, packing)
-        return standard_normal_log_prob(eps) + logdet
+        log_p = standard_normal_log_prob(eps) + logdet
+        return log_p.masked_fill(log_p.isnan(), -math.inf)
 
     def sample_rows(
         self, packing: Packing, temperature: float = 1.0, generator: torch.Generator | None = None

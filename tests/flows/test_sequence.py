@@ -165,6 +165,15 @@ def test_log_prob_integrates_to_one_over_two_steps(time, hidden):
     assert abs(float(torch.trapezoid(torch.trapezoid(density, axis), axis)) - 1) < 1e-3
 
 
+@pytest.mark.parametrize("scalar", ["affine", "nlsq"])
+def test_a_density_below_the_smallest_number_is_zero(scalar):
+    """Scales are exponentials: between one layer and the next eps can leave the range of the numbers."""
+    flow = sequence_flow("none", "af", scalar, spread=40)
+    log_p = flow.log_prob(torch.randn(50, 4, 3), torch.full((50,), 4))
+    assert (log_p == -math.inf).any()
+    assert not log_p.isnan().any()
+
+
 def test_temperature_scales_the_noise():
     flow = sequence_flow("af", "af", "nlsq")
     lengths = torch.tensor([4, 4])
