@@ -83,8 +83,8 @@ class Importance:
         return math.log(self.samples) - self.log_sum
 
     def effective_samples(self) -> Float[Tensor, "b"]:
-        """(Σ w)² / Σ w²: K if all weights are equal, 1 if one carries everything."""
-        return (2 * self.log_sum - self.log_sum_square).exp()
+        """(Σ w)² / Σ w²: K if all weights are equal, 1 if one carries everything, 0 if none carries anything."""
+        return (2 * self.log_sum - self.log_sum_square).exp().masked_fill(self.log_sum == -math.inf, 0)
 
 
 class SequenceModel(nn.Module, ABC):

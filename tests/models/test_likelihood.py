@@ -116,6 +116,19 @@ def test_chunks_merge_to_the_whole():
     assert torch.allclose(halves.effective_samples(), whole.effective_samples())
 
 
+def test_samples_of_weight_zero_count_and_spoil_nothing():
+    """As where a density leaves the range of the numbers."""
+    from latflow.models import Importance
+
+    zero = -math.inf
+    some = Importance.of(torch.tensor([[0.0, zero]])) + Importance.of(torch.tensor([[zero]]))
+    assert float(some.nll()) == pytest.approx(math.log(3))
+    assert float(some.effective_samples()) == pytest.approx(1)
+    none = Importance.of(torch.tensor([[zero]])) + Importance.of(torch.tensor([[zero]]))
+    assert float(none.nll()) == math.inf
+    assert float(none.effective_samples()) == 0
+
+
 def test_the_kl_is_that_of_its_definition():
     """With q and p known Gaussians, the sampled KL converges to the closed form."""
     model = small_model("af-none-affine", SPEC, latent_size=1, units=4)
