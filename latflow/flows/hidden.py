@@ -253,16 +253,19 @@ class Autoregressive(HiddenFlow):
         return torch.stack(columns, -1), total
 
     def forward_plain(self, eps: Tensor, context: Tensor | None = None, prepared: Prepared | None = None):
-        """The straightforward way, a full pass of every network for every dimension: the reference in tests."""
+        """The straightforward way, a full pass of every network for every dimension, its context included: the
+        reference in tests."""
         self._check(eps, context)
-        networks, context_weight = (self.prepare() if prepared is None else prepared)[:2]
-        hidden = self.project(context, context_weight)
+        networks = (self.prepare() if prepared is None else prepared).networks
         z, total = eps, eps.new_zeros(eps.shape[:-1])
         for layer in range(self.layers):
             network = _made(self.network(layer))
             columns = [torch.zeros_like(z[..., 0])] * self.size
             for d in range(self.size - 1, -1, -1) if network.reverse else range(self.size):
-                raw = network(torch.stack(columns, -1), hidden[layer], networks[layer])[..., d, :]
+                hidden = None
+                if context is not None and self.context_weight is not None:
+                    hidden = F.linear(context, self.context_weight[layer * self.units :][: self.units])
+                raw = network(torch.stack(columns, -1), hidden, networks[layer])[..., d, :]
                 columns[d], logdet = self.scalar.forward(z[..., d], raw)
                 total = total + logdet
             z = torch.stack(columns, -1)
