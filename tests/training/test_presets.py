@@ -37,16 +37,9 @@ ROW = {
 # "3 layers are used for the IAF / SCF models, for character-level language modeling"; dropout "in the prior of the
 # AF / AF and AF / SCF models" (supplement E).
 IAF = {"model.prior.dropout": 0.0}
-# A batch of IAF is twice as large, its ramp as many sentences long. AF-only needs gentler steps.
+# A batch of IAF is twice as large, its ramp as many sentences long.
 SMALL_TEXT_ALSO = {
     "iaf-scf": {"train.batch_size": 16, "train.kl_steps": (0, 1500)},
-    "af-only": {
-        "model.latent_scale": 1.0,
-        "model.posterior_gain": 1.0,
-        "model.prior.input_units": 0,
-        "train.batch_size": 16,
-        "train.lr": 3e-3,
-    },
 }
 TEXT_IAF = {"model.prior.layers": 3, **IAF}
 
