@@ -38,7 +38,7 @@ class Table:
     unit: str
     parts: tuple[Part, ...]
     sizes: bool = True
-    """Whether its presets come in the paper's sizes and `-small`; the built-in sets have one size."""
+    """Whether its presets come in the paper's sizes and `-small`; else the keys of its rows say which are meant."""
     note: str = ""
 
     def preset(self, part: Part, row: Row, small: bool) -> Preset | None:
@@ -126,6 +126,25 @@ TABLES: Mapping[str, Table] = {
                 for corpus, title in _MUSIC.items()
             ),
             note='The paper says "nats per note"; the numbers are nats per time step.',
+        ),
+        Table(
+            "passes",
+            "What more passes bring: the Penn Treebank, small models",
+            "bits per character",
+            (
+                Part(
+                    "ptb",
+                    "Penn Treebank",
+                    (
+                        Row("LSTM, 2 passes", "lstm-small"),
+                        Row("LSTM, 8 passes", "lstm-long"),
+                        Row("AF / AF, 2 passes", "af-af-small"),
+                        Row("AF / AF, 8 passes", "af-af-long"),
+                    ),
+                ),
+            ),
+            sizes=False,
+            note="Those of 2 passes are the runs of the small Table 1.",
         ),
         Table(
             "synthetic",

@@ -182,7 +182,7 @@ def test_rows_are_chosen_by_row_corpus_or_preset():
     assert next(p.name for p in choose(tables, True, ["jsb"])) == "jsb-lstm-small"
     assert [p.name for p in choose(tables, True, ["jsb-af-af"])] == ["jsb-af-af-small"]
     names = [p.name for p in choose(find_tables("all"), False)]
-    assert len(names) == len(set(names)) == 8 + 16 + 8 + 4
+    assert len(names) == len(set(names)) == 8 + 16 + 4 + 8 + 4
 
 
 def test_unknown_names_are_one_clear_line():

@@ -37,9 +37,10 @@ ROW = {
 # "3 layers are used for the IAF / SCF models, for character-level language modeling"; dropout "in the prior of the
 # AF / AF and AF / SCF models" (supplement E).
 IAF = {"model.prior.dropout": 0.0}
-# A batch of IAF is twice as large, its ramp as many sentences long.
+# A batch of IAF is twice as large, its ramp as many sentences long. AF-only needs shorter gradients.
 SMALL_TEXT_ALSO = {
     "iaf-scf": {"train.batch_size": 16, "train.kl_steps": (0, 1500)},
+    "af-only": {"train.clip": 0.25},
 }
 TEXT_IAF = {"model.prior.layers": 3, **IAF}
 
@@ -112,6 +113,12 @@ def test_every_row_has_its_number_and_its_small_preset():
 def test_small_rows_differ_as_the_rows_do(row):
     found = difference(f"ptb-{row}-small", find("ptb-af-af-small").config)
     assert found == {**ROW[row], **SMALL_TEXT_ALSO.get(row, {})}
+
+
+@pytest.mark.parametrize("row", ["lstm", "af-af"])
+def test_long_rows_have_more_passes_and_nothing_else(row):
+    found = difference(f"ptb-{row}-long", find(f"ptb-{row}-small").config)
+    assert found == {"train.epochs": 8, "train.lr_decay": 4}
 
 
 # Training sequences of each corpus, as `latflow data stats` counts them.
