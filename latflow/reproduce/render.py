@@ -151,7 +151,7 @@ def grid(shown: Shown, block: Block) -> Grid:
             notes.append(text)
         return f"[{notes.index(text) + 1}]"
 
-    truth = not shown.table.sizes
+    truth = shown.table.truth
     split = any(line.paper_kl is not None for line in block.lines)
     header = ["model", "NLL", "95 %"]
     if truth:
@@ -182,7 +182,7 @@ def _cells(
         return [line.title, line.status, "", *middle, *[""] * 4, *paper_split, "", "", ""]
     r, m = line.result, line.result.metrics
     title = line.title
-    if not truth and not line.comparable:
+    if shown.table.sizes and not line.comparable:
         title += f" (small) {note(SMALL)}" if shown.small else f" (other sizes) {note(OTHER)}"
     if r.changes:
         words = ", ".join(

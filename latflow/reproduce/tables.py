@@ -39,6 +39,8 @@ class Table:
     parts: tuple[Part, ...]
     sizes: bool = True
     """Whether its presets come in the paper's sizes and `-small`; else the keys of its rows say which are meant."""
+    truth: bool = False
+    """Whether its data have a known truth, which then stands in the place of the paper's numbers."""
     note: str = ""
 
     def preset(self, part: Part, row: Row, small: bool) -> Preset | None:
@@ -155,6 +157,7 @@ TABLES: Mapping[str, Table] = {
                 Part("chords", "chords", (LSTM, AF_AF, AF_SCF, IAF_SCF)),
             ),
             sizes=False,
+            truth=True,
             note="The truth is the exact likelihood of the same test sequences under the model that drew them; "
             "NLL - truth estimates KL(truth || model), which is not below 0 but for chance.",
         ),
