@@ -180,7 +180,7 @@ class Config:
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
             value = get(self, name)
-            for number in value if isinstance(value, tuple) else (value,):
+            for number in value if isinstance(value, tuple | list) else (value,):
                 if number is not None and not low <= number <= high:
                     upper = f" to {high:g}" if math.isfinite(high) else " or more"
                     raise LatflowError(f"{name} is {number}; accepted: {low:g}{upper}")
@@ -209,6 +209,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "model.prior.lstm_layers": (1, 1000),
     "model.prior.lstm_units": (1, 100_000),
     "model.prior.dropout": (0, 1),
+    "model.prior.raw_scale": (-1e6, 1e6),
     "model.posterior.layers": (1, 1000),
     "model.posterior.units": (1, 100_000),
     "model.posterior.dropout": (0, 1),
@@ -222,7 +223,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "train.batch_size": (1, _INF),
     "train.accumulate": (1, _INF),
     "train.samples": (1, _INF),
-    "train.lr": (0, _INF),
+    "train.lr": (0, 1e6),
     "train.lr_factor": (0, 1),
     "train.patience": (1, _INF),
     "train.lr_decay": (0, _INF),
@@ -231,7 +232,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "train.kl_ramp": (0, _INF),
     "train.kl_steps": (0, _INF),
     "train.early_stop": (0, _INF),
-    "train.ema": (0, 1),
+    "train.ema": (0, 0.999999),
     "train.eval_samples": (1, _INF),
     "train.eval_batch": (1, _INF),
     "train.max_bad_steps": (1, _INF),

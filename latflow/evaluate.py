@@ -116,6 +116,10 @@ def evaluate(
     Processes take whole batches in turn, and the noise of a batch depends on the seed and the batch alone, so the
     result does not depend on how many processes there are. `truth` is -log p(x | T) of each sequence, in nats.
     """
+    if len(sequences) == 0:
+        raise ValueError("no sequences to evaluate")
+    if truth is not None and truth.shape != (len(sequences),):
+        raise ValueError(f"the truth has shape {truth.shape}, but there are {len(sequences)} sequences")
     world = world or World(device=next(model.parameters()).device)
     ladder = [1] if model.exact else _ladder(samples)
     batches = Batches(sequences, batch_size, shuffle=False)

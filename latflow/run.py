@@ -246,6 +246,14 @@ def save(
     """
     if Path(folder).exists():
         raise LatflowError(f"{folder} exists already; name a folder that does not")
+    own, built = (
+        {name: tuple(value.shape) for name, value in weights_of(one).items()}
+        for one in (model, build(config.model, model.spec))
+    )
+    if odd := dict(own.items() ^ built.items()):
+        name = min(odd)
+        shapes = f"{own.get(name, 'missing')} in the model, {built.get(name, 'missing')} by the config"
+        raise LatflowError(f"this config did not build this model: {name} is {shapes}")
     weights = halved(weights_of(model)) if half else weights_of(model)
     run = Run.create(folder, portable(config), model.spec, preset)
     run.save(WEIGHTS, weights, {})

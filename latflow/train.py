@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from latflow import data
-from latflow.config import Config, TrainConfig
+from latflow.config import Config, TrainConfig, from_dict, to_dict
 from latflow.data.base import Batch, Batches, Corpus
 from latflow.distributed import World, join
 from latflow.errors import LatflowError
@@ -78,8 +78,9 @@ def kl_weight(config: TrainConfig, updates: int, updates_per_epoch: int) -> floa
 
 
 def cosine(config: TrainConfig, epochs: float) -> float:
-    """Factor on the learning rate: falls from 1 to 0 over the last `lr_decay` epochs."""
-    left = (config.epochs - epochs) / config.lr_decay if config.lr_decay else 1.0
+    """Factor on the learning rate: falls from 1 to 0 over the last `lr_decay` epochs, or all if they are fewer."""
+    span = min(config.lr_decay, config.epochs)
+    left = (config.epochs - epochs) / span if span else 1.0
     return 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
 
 
@@ -129,7 +130,8 @@ class Trainer:
                 if self._update(group):
                     self._save()
                     return False
-                if time.monotonic() - self._saved >= 60 * c.checkpoint_minutes:
+                # Not between bad steps: what led to them should not be all that is kept.
+                if time.monotonic() - self._saved >= 60 * c.checkpoint_minutes and not s.bad_in_row:
                     self._save()
             self._end_epoch()
             self._save()
@@ -138,13 +140,13 @@ class Trainer:
     def _update(self, group: list[Batch]) -> bool:
         """One step of the optimizer on the gradient of a group of batches; True if all are to stop."""
         c, s = self.config, self.state
-        weight = kl_weight(c, s.updates, self.updates_per_epoch)
+        weight, lr = kl_weight(c, s.updates, self.updates_per_epoch), self.lr
         sums = self.gradient(group, weight, s.epoch, s.batch)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, c.clip or math.inf)
         s.batch, s.updates = s.batch + len(group), s.updates + 1
         if math.isfinite(sums[0]) and bool(norm.isfinite()):
             for settings in self.optimizer.param_groups:
-                settings["lr"] = self.lr
+                settings["lr"] = lr
             self.optimizer.step()
             self._average()
             s.bad_in_row = 0
@@ -155,7 +157,8 @@ class Trainer:
             self._skip()
         self.optimizer.zero_grad(set_to_none=True)
         if s.updates % c.log_every == 0:
-            self._line({"kind": "step", **self._position(weight), **self.train_figures(s.line_sums)})
+            figures = self.train_figures(s.line_sums)
+            self._line({"kind": "step", **self._position(), "kl_weight": weight, "lr": lr, **figures})
             s.line_sums = [0.0] * len(SUMS)
         self.reporter.step(s.updates, s.epoch, weight, sums, self.corpus.spec)
         return sums[-1] > 0
@@ -204,7 +207,9 @@ class Trainer:
         valid = {k: getattr(metrics, k) for k in ("negative_elbo", "reconstruction", "kl", "length")}
         line = {
             "kind": "epoch",
-            **self._position(weight),
+            **self._position(),
+            "kl_weight": weight,
+            "lr": self.lr,
             "best": better,
             "collapsed": collapsed,
             "train": train,
@@ -240,12 +245,14 @@ class Trainer:
         s.bad_steps, s.bad_in_row = s.bad_steps + 1, s.bad_in_row + 1
         where = f"epoch {s.epoch + 1}, batch {s.batch}"
         self.reporter.warn(f"{where}: loss or gradient is not finite, step skipped ({s.bad_steps} so far)")
-        self._line({"kind": "skipped", **self._position(math.nan)})
+        self._line({"kind": "skipped", **self._position()})
         if s.bad_in_row >= c.max_bad_steps:
+            clip = f"{c.clip:g}" if c.clip else "never"
             raise LatflowError(
                 f"{s.bad_in_row} steps in a row had a loss or gradient that is not finite, the last at {where}; "
-                f"lower train.lr (now {self.lr:g}) or train.clip (now {c.clip:g}), and see the lines before "
-                f"'skipped' in {self.run.folder / 'metrics.jsonl'}; the last checkpoint is kept"
+                f"see the lines before 'skipped' in {self.run.folder / 'metrics.jsonl'}, and train anew with a lower "
+                f"train.lr (now {self.lr:g}) or shorter gradients (train.clip, now {clip}): "
+                f"latflow train --config {self.run.folder / 'config.json'} --train.lr …"
             )
 
     # The running mean of the weights.
@@ -276,10 +283,9 @@ class Trainer:
 
     # What is written.
 
-    def _position(self, weight: float) -> dict[str, Any]:
+    def _position(self) -> dict[str, int]:
         s = self.state
-        known = {"kl_weight": weight, "lr": self.lr} if math.isfinite(weight) else {}
-        return {"epoch": s.epoch, "batch": s.batch, "updates": s.updates, **known}
+        return {"epoch": s.epoch, "batch": s.batch, "updates": s.updates}
 
     def train_figures(self, sums: list[float]) -> dict[str, float | None]:
         """Per-step figures in the unit of the data, and the loss that was minimized, in nats."""
@@ -316,7 +322,8 @@ class Trainer:
         where = str(self.run.folder)
         set_weights(self.model, below("model.", tensors), where)
         if self.ema is not None:
-            self.ema = {name: value.to(self.world.device) for name, value in below("ema.", tensors).items()}
+            mean = below("ema.", tensors) or weights_of(self.model)
+            self.ema = {name: value.clone().to(self.world.device) for name, value in mean.items()}
         set_optimizer(self.optimizer, below("optimizer.", tensors))
 
 
@@ -371,6 +378,7 @@ def train(
     reporter: Reporter | None = None,
 ) -> tuple[Run, bool]:
     """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted)."""
+    config = from_dict(to_dict(config))  # wrong types are found before there is a folder
     with join(config.train.device) as world:
         corpus = data.load(config.data)
         made = None

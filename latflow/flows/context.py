@@ -25,6 +25,8 @@ class Context(nn.Module, ABC):
     """Context vectors of `size` features; that of step t depends on y_<t, its position and T."""
 
     size: int
+    sees_steps = True
+    """Whether it depends on y at all."""
 
     @abstractmethod
     def whole(self, y: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n c"]:
@@ -141,6 +143,8 @@ class LSTMContext(Context):
 
 class PositionContext(Context):
     """The position alone: no dependence across time (the paper's AF-only model)."""
+
+    sees_steps = False
 
     def __init__(self, size: int, max_T: int, rank: int | None = None):
         super().__init__()

@@ -70,6 +70,7 @@ class LSTM(nn.Module):
         `features` are added to the gates of the first layer: a row each, or one for those that stand side by side at
         the same place (`packing.places`). They say where in its sequence a step stands, and nothing else.
         """
+        self._refuse_autocast()
         fused = _can_fuse(x, packing)
         for layer in range(self.layers):
             state = self._zero_state(packing, x) if start is None else start[layer]
@@ -125,6 +126,7 @@ class LSTM(nn.Module):
 
     def prepare(self) -> list[DeferredWeight]:
         """(W U) and b of each layer for a pass of many calls to `step`, whose weight gradients then are one GEMM."""
+        self._refuse_autocast()
         return [
             defer(torch.cat([self.input_weight[layer], self.recurrent_weight[layer][0]], 1), self.bias[layer])
             for layer in range(self.layers)
@@ -153,6 +155,12 @@ class LSTM(nn.Module):
             new_state.append((output, c))
             x = F.dropout(output, self.dropout, self.training) if layer < self.layers - 1 else output
         return output, new_state
+
+    def _refuse_autocast(self) -> None:
+        if torch.is_autocast_enabled(self.bias[0].device.type):
+            raise RuntimeError(
+                "an LSTM computes in the dtype of its weights; leave torch.autocast off around it"
+            )
 
     def _zero_state(self, packing: Packing, like: Tensor) -> tuple[Tensor, Tensor]:
         zeros = like.new_zeros(packing.active[0], self.units)

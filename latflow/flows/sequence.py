@@ -41,6 +41,8 @@ class SequenceFlow(nn.Module):
             raise ValueError(
                 f"the hidden flow takes a context of size {hidden.context_size}, the context gives {context.size}"
             )
+        if time == "none" and context.sees_steps:
+            raise ValueError(f"time 'none' needs a context that sees no steps, not {type(context).__name__}")
         self.hidden, self.context, self.time = hidden, context, time
         self.size = hidden.size
 

@@ -174,7 +174,9 @@ class SequenceModel(nn.Module, ABC):
             raise ValueError(f"NaN in sequence {which} of x")
         low, high = (0, self.spec.size - 1) if categorical else (0, 1)
         outside = (x < low) | (x > high)
+        if x.is_floating_point():
+            outside |= x != x.round()
         if outside.any():
             where = tuple(outside.nonzero()[0].tolist())
-            what = f"a symbol is a number from 0 to {high}" if categorical else "a note is 0 or 1"
+            what = f"a symbol is a whole number from 0 to {high}" if categorical else "a note is 0 or 1"
             raise ValueError(f"{x[where].item()} at sequence {where[0]}, step {where[1]}: {what}")

@@ -117,3 +117,13 @@ def test_sparse_gradients_of_positions_are_the_dense_ones():
         (positions(packing.step, packing.remaining) * weight).sum().backward()
         gradients.append([p.grad.to_dense() for p in (positions.start, positions.end) if p.grad is not None])
     assert all(torch.allclose(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_autocast_is_refused_in_words(grad):
+    lstm, packing = LSTM(4, 6, 1), Packing(LENGTHS)
+    with torch.set_grad_enabled(grad), torch.autocast("cpu"):
+        with pytest.raises(RuntimeError, match=r"leave torch\.autocast off"):
+            lstm(torch.randn(packing.rows, 4), packing)
+        with pytest.raises(RuntimeError, match=r"leave torch\.autocast off"):
+            lstm.prepare()

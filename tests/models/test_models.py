@@ -152,7 +152,8 @@ def test_lengths_are_drawn_from_p_of_T():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda b: replace(b, x=b.x + 1), "3 at sequence 0, step 2: a symbol is a number from 0 to 2"),
+        (lambda b: replace(b, x=b.x + 1), "3 at sequence 0, step 2: a symbol is a whole number from 0 to 2"),
+        (lambda b: replace(b, x=b.x * 0.5), "0.5 at sequence 0, step 1: a symbol is a whole number"),
         (
             lambda b: replace(b, lengths=torch.tensor([4, 9])),
             "length 9 of sequence 1 does not fit x with 4 steps",
@@ -178,9 +179,10 @@ def test_nan_and_impossible_notes_are_named():
     x[1, 2, 5] = math.nan
     with pytest.raises(ValueError, match="NaN in sequence 1"):
         model.terms(batch_of(x, [3, 3]))
-    x[1, 2, 5] = 2
-    with pytest.raises(ValueError, match=r"2\.0 at sequence 1, step 2: a note is 0 or 1"):
-        model.terms(batch_of(x, [3, 3]))
+    for value in (2, 0.5):
+        x[1, 2, 5] = value
+        with pytest.raises(ValueError, match=rf"{float(value)} at sequence 1, step 2: a note is 0 or 1"):
+            model.terms(batch_of(x, [3, 3]))
 
 
 def test_unknown_names_are_listed_with_what_is_accepted():

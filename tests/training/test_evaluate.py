@@ -66,6 +66,8 @@ def test_equals_the_model_of_one_batch():
     assert (found.samples, found.kl, found.effective_samples) == (1, 0.0, pytest.approx(1.0))
     assert found.truth is not None
     assert found.truth.gap == pytest.approx(found.nll - found.truth.nll)
+    with pytest.raises(ValueError, match=r"the truth has shape \(1,\), but there are 20 sequences"):
+        evaluate(model, test, truth=corpus.truth["test"][:1])
 
 
 def test_bound_is_tighter_than_the_elbo_and_terms_add_up():

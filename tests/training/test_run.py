@@ -91,6 +91,11 @@ def test_save_shares_a_model(tmp_path):
         assert torch.equal(ours, theirs)
     with pytest.raises(LatflowError, match="exists already"):
         latflow.save(model, tmp_path / "shared", settings)
+    with pytest.raises(
+        LatflowError, match=r"did not build this model: .*\(16, 8\) in the model, \(18, 8\) by"
+    ):
+        latflow.save(model, tmp_path / "other", config(model__prior__network_units=9))
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "run.json", "config.json", "data.json"])

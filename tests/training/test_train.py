@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from latflow import data
-from latflow.config import TrainConfig
+from latflow.config import TrainConfig, evolve, to_dict
 from latflow.distributed import World
 from latflow.errors import LatflowError
 from latflow.evaluate import evaluate
 from latflow.report import Reporter
-from latflow.run import Run
+from latflow.run import TRAINER, Run, weights_of
 from latflow.train import Trainer, cosine, kl_weight, train
 from tests.training.tiny import config
 
@@ -37,6 +39,8 @@ def test_cosine_falls_over_the_last_epochs_only():
     c = TrainConfig(epochs=10, lr_decay=4)
     assert [cosine(c, epochs) for epochs in (0, 6, 8, 10)] == pytest.approx([1, 1, 0.5, 0])
     assert cosine(TrainConfig(epochs=10), 10) == 1
+    longer = TrainConfig(epochs=2, lr_decay=8)  # begins at the full rate all the same
+    assert [cosine(longer, epochs) for epochs in (0, 1, 2)] == pytest.approx([1, 0.5, 0])
 
 
 def test_loss_is_the_mean_of_elbo_per_step(tmp_path):
@@ -86,6 +90,18 @@ def test_the_learning_rate_that_is_shown_is_the_one_in_use(tmp_path):
     assert rates == pytest.approx([settings.train.lr * share for share in (1, 1, 0.5, 0)])
 
 
+def test_a_step_has_the_rate_of_its_beginning(tmp_path):
+    """Else the last step of a cosine would have rate 0 and do nothing."""
+    settings = config(train__epochs=2, train__lr_decay=2, data__train_size=16)  # 2 steps an epoch
+    trainer = trainer_of(settings, tmp_path / "run")
+    used, step = [], trainer.optimizer.step
+    trainer.optimizer.step = lambda: (used.append(trainer.optimizer.param_groups[0]["lr"]), step())  # type: ignore
+    trainer.fit()
+    wanted = [settings.train.lr * (0.5 + 0.5 * math.cos(math.pi * k / 4)) for k in range(4)]
+    assert used == pytest.approx(wanted)
+    assert [line["lr"] for line in trainer.run.metrics() if line["kind"] == "step"] == pytest.approx(wanted)
+
+
 def test_early_stop(tmp_path, monkeypatch):
     settings = config(train__epochs=50, train__early_stop=3, train__kl_steps=(0, 0), data__train_size=8)
     trainer = trainer_of(settings, tmp_path / "run")
@@ -132,8 +148,54 @@ def test_many_bad_steps_in_a_row_stop_the_run(tmp_path, monkeypatch):
     settings = config("hmm-lstm", train__max_bad_steps=3, train__epochs=2)
     trainer = trainer_of(settings, tmp_path / "run")
     poisoned(trainer, {1, 3, 4, 5}, monkeypatch)
-    with pytest.raises(LatflowError, match=r"3 steps in a row.*epoch 1, batch 6.*train\.lr"):
+    with pytest.raises(
+        LatflowError, match=r"3 steps in a row.*epoch 1, batch 6.*train\.lr.*latflow train --config"
+    ):
         trainer.fit()
+
+
+def test_no_checkpoint_is_made_between_bad_steps(tmp_path, monkeypatch):
+    settings = config("hmm-lstm", train__max_bad_steps=3, train__epochs=2, train__checkpoint_minutes=0)
+    trainer = trainer_of(settings, tmp_path / "run")
+    poisoned(trainer, {3, 4, 5}, monkeypatch)
+    with pytest.raises(LatflowError, match=r"train\.clip, now 1\)"):
+        trainer.fit()
+    assert trainer.run.read(TRAINER)[1]["updates"] == 3
+
+
+def test_a_mean_of_weights_that_begins_on_resuming_begins_there(tmp_path):
+    settings = config("hmm-lstm", train__epochs=1)
+    run, _ = train(settings, tmp_path / "run")
+    changed = evolve(settings, {"train.ema": 0.5, "train.epochs": 2})
+    (run.folder / "config.json").write_text(json.dumps(to_dict(changed)))
+    trainer = Trainer(Run.open(run.folder), data.load(settings.data), World(), Reporter(quiet=True))
+    assert trainer.ema is not None
+    for name, value in weights_of(trainer.model).items():
+        assert torch.equal(trainer.ema[name], value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 2.0}, r"train\.epochs is 2\.0; it must be a whole number"),
+        ({"optimizer": "adamw"}, r"train\.optimizer is 'adamw'; accepted: adam, sgd"),
+    ],
+)
+def test_a_config_of_wrong_types_leaves_no_folder(tmp_path, change, message):
+    settings = config()
+    wrong = replace(settings, train=replace(settings.train, **change))
+    with pytest.raises(LatflowError, match=message):
+        train(wrong, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"train.ema": 1.0}, {"train.lr": math.inf}, {"model.prior.raw_scale": (math.nan, 1.0, 1.0)}]
+)
+def test_numbers_that_spoil_a_run_are_refused(change):
+    (name,) = change
+    with pytest.raises(LatflowError, match=f"{name} is"):
+        config(**{name.replace(".", "__"): change[name]})
 
 
 def test_a_collapsed_posterior_is_told(tmp_path, monkeypatch, capsys):
