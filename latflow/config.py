@@ -181,6 +181,8 @@ class Config:
         for name, (low, high) in _RANGES.items():
             value = get(self, name)
             for number in value if isinstance(value, tuple | list) else (value,):
+                if number is not None and not isinstance(number, int | float):
+                    raise LatflowError(f"{name} is {number!r}; it must be a number")
                 if number is not None and not low <= number <= high:
                     upper = f" to {high:g}" if math.isfinite(high) else " or more"
                     raise LatflowError(f"{name} is {number}; accepted: {low:g}{upper}")
@@ -257,8 +259,9 @@ def evolve(config: C, changes: Mapping[str, Any]) -> C:
     nested: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         head, _, rest = name.partition(".")
-        if head not in {f.name for f in fields(config)}:  # type: ignore[arg-type]
-            raise LatflowError(f"no field {name!r} in {type(config).__name__}")
+        known = [f.name for f in fields(config)]  # type: ignore[arg-type]
+        if head not in known:
+            raise LatflowError(f"no field {name!r} in {type(config).__name__}; accepted: {', '.join(known)}")
         if rest:
             nested.setdefault(head, {})[rest] = value
         else:

@@ -60,26 +60,25 @@ def score(
     nll is -log p(x | T) - log p(T), nll_per_step is that / (T + 1). The baseline's steps are exact, -log p(x_t | x_<t,
     T); for a latent model they are the terms of the bound, -log p(x_t | z) + log q(z_t | x) - log p(z_t | z_<t), the
     mean over the samples, whose sum over t plus the length term is -ELBO. A sequence whose length p(T) rules out has
-    no likelihood: nll is None and "error" says why.
+    no likelihood but that given T: nll is None and "error" says why. Equal sequences are scored once.
     """
     if samples < 1 or batch_size < 1:
         raise LatflowError(f"{samples} samples, {batch_size} sequences at a time; both must be 1 or more")
-    scored: dict[int, dict[str, Any]] = {}
-    possible = []
-    for i, x in enumerate(sequences):
-        try:
-            model.length.log_prob(torch.tensor([len(x)]))
-            possible.append(i)
-        except ValueError:
-            why = f"length {len(x)} has no probability under p(T)"
-            scored[i] = {"index": i, "length": len(x), "nll": None, "error": why}
-    possible.sort(key=lambda i: len(sequences[i]))
-    for start in range(0, len(possible), batch_size):
-        which = possible[start : start + batch_size]
+    longest = model.spec.max_T
+    keys = [(x.shape, x.tobytes()) for x in sequences]
+    distinct = {key: x for key, x in zip(keys, sequences, strict=True) if 1 <= len(x) <= longest}
+    order = sorted(distinct, key=lambda key: len(distinct[key]))
+    scored: dict[Any, dict[str, Any]] = {}
+    for start in range(0, len(order), batch_size):
+        which = order[start : start + batch_size]
         with evaluating(model), seeded(seed, 4, start):
-            rows = _score_batch(model, [sequences[i] for i in which], samples)
-        scored.update({i: {"index": i, **row} for i, row in zip(which, rows, strict=True)})
-    return (scored[i] for i in range(len(sequences)))
+            rows = _score_batch(model, [distinct[key] for key in which], samples)
+        scored.update(zip(which, rows, strict=True))
+    unknown = {"nll": None, "error": f"this model knows lengths from 1 to {longest}"}
+    return (
+        {"index": i, "length": len(x), **scored.get(key, unknown)}
+        for i, (key, x) in enumerate(zip(keys, sequences, strict=True))
+    )
 
 
 def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:
@@ -88,32 +87,33 @@ def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) ->
     samples = 1 if model.exact else samples
     chunk = max(1, ROWS // batch.x.shape[:2].numel())
     importance, steps, done = None, torch.zeros(()), 0
-    log_length = model.length.log_prob(batch.lengths)
     while done < samples:
         part = min(chunk, samples - done)
-        terms = model.terms(batch, part)
+        terms = model.terms(batch, part, given_length=True)
         new = Importance.of(terms.log_weights.double())
         importance = new if importance is None else importance + new
         steps = steps + (terms.kl - terms.log_emission).double().sum(1)
         done += part
     assert importance is not None
-    nll, steps = importance.nll() - log_length.double(), steps / done
+    given_length, effective, steps = importance.nll(), importance.effective_samples(), steps / done
     rows = []
     for i, x in enumerate(items):
-        total = in_unit(float(nll[i]), spec)
-        rows.append(
-            {
-                "length": len(x),
-                "nll": total,
-                "nll_per_step": total / (len(x) + 1),
-                "unit": spec.unit,
-                "length_nll": in_unit(-float(log_length[i]), spec),
-                "steps" if model.exact else "bound_steps": [
-                    in_unit(v, spec) for v in steps[i, : len(x)].tolist()
-                ],
-            }
-        )
+        rest = in_unit(float(given_length[i]), spec)
+        row = _with_length(model, len(x), rest) | {"unit": spec.unit, "nll_given_length": rest}
+        if not model.exact:
+            row["effective_samples"] = float(effective[i])
+        found = [in_unit(v, spec) for v in steps[i, : len(x)].tolist()]
+        rows.append(row | {"steps" if model.exact else "bound_steps": found})
     return rows
+
+
+def _with_length(model: SequenceModel, T: int, rest: float) -> dict[str, Any]:
+    """-log p(x | T) and -log p(T) together, if T has a probability."""
+    try:
+        length = in_unit(-float(model.length.log_prob(torch.tensor([T]))), model.spec)
+    except ValueError:
+        return {"nll": None, "error": f"length {T} has no probability under p(T)"}
+    return {"nll": rest + length, "nll_per_step": (rest + length) / (T + 1), "length_nll": length}
 
 
 def collate(spec: DataSpec, items: list[np.ndarray]) -> Batch:
@@ -136,7 +136,7 @@ def read_sequences(
     """
     from latflow.data.files import list_files
     from latflow.data.midi import read_midi
-    from latflow.data.text import read_texts, read_tokens
+    from latflow.data.text import read_list, read_texts, token_lines
 
     path = Path(path)
     if not path.exists():
@@ -145,14 +145,16 @@ def read_sequences(
         items: list[Any] = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
         names = [str(file) for file in items]
     else:
-        items = read_texts(path, config) if spec.kind == "text" else read_tokens(path, config)
-        names = [item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in items]
+        items = read_texts(path, config) if spec.kind == "text" else [line for _, line in token_lines(path)]
+        names = items
     found: list[tuple[str, np.ndarray | LatflowError]] = []
     for name, item in zip(names, items, strict=True):
         try:
             if spec.kind == "music":
-                item = read_midi(item, config.steps_per_beat, config.steps_per_second)
-            found.append((name, spec.encode(item)))
+                given: Any = read_midi(item, config.steps_per_beat, config.steps_per_second)
+            else:
+                given = read_list(item, config) if spec.kind == "tokens" else item
+            found.append((name, spec.encode(given)))
         except LatflowError as error:
             found.append((name, error))
     if not found:

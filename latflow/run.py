@@ -63,9 +63,8 @@ class Run:
         """A new folder, which appears complete or not at all."""
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise LatflowError(
-                f"{folder} exists already; name another with --run, or go on with --resume {folder}"
-            )
+            goes_on = f", or go on with --resume {folder}" if (folder / "run.json").is_file() else ""
+            raise LatflowError(f"{folder} exists already; name another with --run{goes_on}")
         about = {
             "format": FORMAT,
             "preset": preset,
@@ -107,9 +106,9 @@ class Run:
             raise LatflowError(
                 f"{folder / 'run.json'} has format {given!r}; this version of latflow reads format {FORMAT}"
             )
+        given, data = _read_json(folder / "config.json"), _read_json(folder / "data.json")
         try:
-            config = from_dict(_read_json(folder / "config.json"))
-            spec = DataSpec.from_dict(_read_json(folder / "data.json"))
+            config, spec = from_dict(given), DataSpec.from_dict(data)
         except LatflowError as error:
             raise LatflowError(f"the run at {folder} is damaged: {error}") from None
         preset = about.get("preset")
@@ -174,6 +173,10 @@ class Run:
         """A model without its training: shipped, exported, saved."""
         return self.has(WEIGHTS) and not self.has(TRAINER) and not self.has(METRICS)
 
+    def kept(self, which: str) -> str:
+        """Which weights `model` takes: the last where there are no best ones yet."""
+        return "last" if which == "best" and not self.has(WEIGHTS) else which
+
     def model(self, which: str = "best") -> SequenceModel:
         """The model with its best weights, or the last; ready to score and to sample."""
         if which not in ("best", "last"):
@@ -186,7 +189,7 @@ class Run:
             raise LatflowError(
                 f"the run at {self.folder} has a config no model can be built of: {error}"
             ) from None
-        if which == "best" and self.has(WEIGHTS):
+        if self.kept(which) == "best":
             tensors, _ = self.read(WEIGHTS)
         elif self.has(TRAINER):
             every, _ = self.read(TRAINER)

@@ -113,6 +113,13 @@ class Trainer:
         self._started = self._saved = time.monotonic()
         if run.has(TRAINER):
             self._restore()
+        elif (
+            sum(line["kind"] == "epoch" for line in run.metrics()) > 1
+        ):  # the first may have ended in a crash
+            raise LatflowError(
+                f"{run.folder} has no {TRAINER}, the state of its training, any more: it cannot go on, and to begin "
+                f"anew there would overwrite it; latflow train --config {run.folder / 'config.json'} begins elsewhere"
+            )
         if world.main:
             run.cut_metrics(self.state.metrics_size)
 
@@ -123,6 +130,7 @@ class Trainer:
         c, s = self.config, self.state
         self.reporter.start(self.run, self.model, s.epoch, c.epochs, self.updates_per_epoch, s.updates)
         self._started = self._saved = time.monotonic()
+        self._warn_of_short_run()
         while s.epoch < c.epochs and not (c.early_stop and s.idle >= c.early_stop):
             self.model.train()
             batches = self.batches.epoch(s.epoch, start=s.batch)
@@ -135,7 +143,22 @@ class Trainer:
                     self._save()
             self._end_epoch()
             self._save()
+        if not math.isfinite(s.best):
+            raise LatflowError(
+                f"no epoch of {self.run.folder} has a finite -ELBO on the validation data; "
+                f"train anew with {self._gentler()}"
+            )
         return True
+
+    def _warn_of_short_run(self) -> None:
+        c, steps = self.config, self.config.epochs * self.updates_per_epoch
+        weight = kl_weight(c, steps, self.updates_per_epoch)
+        if weight < 1 and not self.model.exact:
+            self.reporter.warn(
+                f"the KL weight comes to {weight:.2f} only in these {steps} steps, so the model will not be a good "
+                "one; raise train.epochs, or let the weight rise sooner (train.kl_steps, or train.kl_zero and "
+                "train.kl_ramp)"
+            )
 
     def _update(self, group: list[Batch]) -> bool:
         """One step of the optimizer on the gradient of a group of batches; True if all are to stop."""
@@ -247,13 +270,18 @@ class Trainer:
         self.reporter.warn(f"{where}: loss or gradient is not finite, step skipped ({s.bad_steps} so far)")
         self._line({"kind": "skipped", **self._position()})
         if s.bad_in_row >= c.max_bad_steps:
-            clip = f"{c.clip:g}" if c.clip else "never"
+            metrics = self.run.folder / "metrics.jsonl"
             raise LatflowError(
-                f"{s.bad_in_row} steps in a row had a loss or gradient that is not finite, the last at {where}; "
-                f"see the lines before 'skipped' in {self.run.folder / 'metrics.jsonl'}, and train anew with a lower "
-                f"train.lr (now {self.lr:g}) or shorter gradients (train.clip, now {clip}): "
-                f"latflow train --config {self.run.folder / 'config.json'} --train.lr …"
+                f"{s.bad_in_row} steps in a row had a loss or gradient that is not finite, the last at {where}; see "
+                f"the lines before 'skipped' in {metrics}, and train anew with {self._gentler()}"
             )
+
+    def _gentler(self) -> str:
+        clip = f"{self.config.clip:g}" if self.config.clip else "never"
+        return (
+            f"a lower train.lr (now {self.config.lr:g}) or shorter gradients (train.clip, now {clip}): "
+            f"latflow train --config {self.run.folder / 'config.json'} --train.lr …"
+        )
 
     # The running mean of the weights.
 

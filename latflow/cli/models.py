@@ -20,6 +20,7 @@ from latflow.generate import sample as draw
 from latflow.generate import score as score_all
 from latflow.memory import keep_freed_memory
 from latflow.models import SequenceModel
+from latflow.plain import plain
 from latflow.presets import PRESETS
 from latflow.report import Reporter
 from latflow.reproduce.result import comparable
@@ -77,8 +78,10 @@ def evaluate(args: argparse.Namespace) -> int:
         print(json.dumps({**about, **metrics.to_dict(), "paper": numbers}, indent=2))
         return 0
     known = {"NLL": paper.nll, "reconstruction": paper.reconstruction, "KL": paper.kl} if paper else None
+    which = run.kept(args.weights)
+    missing = "" if which == args.weights else " (there are no best)"
     print(
-        f"{args.folder}: {corpus.name}, {args.split}, {metrics.sequences} sequences, {args.weights} weights"
+        f"{args.folder}: {corpus.name}, {args.split}, {metrics.sequences} sequences, {which} weights{missing}"
     )
     print(f"in {metrics.convention}")
     for name, value in table(metrics, known):
@@ -106,7 +109,7 @@ def score(args: argparse.Namespace) -> int:
     rows = {i: {**row, "index": i} for (i, _), row in zip(known, scored, strict=True)}
     for i, (name, x) in enumerate(found):
         row = rows.get(i) or {"index": i, "nll": None, "error": str(x)}
-        print(json.dumps({"sequence": name, **row}, ensure_ascii=False))
+        print(json.dumps(plain({"sequence": name, **row}), ensure_ascii=False))
     return 0
 
 

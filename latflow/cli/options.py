@@ -120,6 +120,19 @@ def _parse(parser: Any, words: list[str]) -> Any:
         raise LatflowError(_one_line(str(error))) from None
 
 
+_NAMELESS = 'in "<unicode string>", '
+_KINDS = {
+    "tuple[int, int]": "two whole numbers, as in '[600, 1200]',",
+    "tuple[float, float, float]": "three numbers, as in '[0.4, 0.3, 0.4]',",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "NoneType": "null",
+}
+"""What the library calls a type, and we."""
+
+
 def _one_line(message: str) -> str:
     """The library's message as one line in our words, with the nearest field for a wrong one."""
     message = re.sub(r"\s+", " ", message).strip()
@@ -130,6 +143,17 @@ def _one_line(message: str) -> str:
     if unknown := re.match(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message):
         name = f"{unknown[1]}.{unknown[2]}"
         return f"config: no field {name}{_near(name)}"
+    if wrong := re.match(
+        r"([\w.]+): Does not validate .* Subtypes: \[(.*)\] Errors: .* Given value: (.*)", message
+    ):
+        kinds = [words for kind, words in _KINDS.items() if kind in re.split(r", (?![^\[]*\])", wrong[2])]
+        return f"{wrong[1]} is {wrong[3]}; it must be {' or '.join(kinds)}"
+    if message.startswith("Problems parsing config:"):
+        return message.replace("Problems parsing config:", "--config: not YAML or JSON:").replace(
+            _NAMELESS, ""
+        )
+    if message.startswith("Unexpected config:"):
+        return "--config: there are no fields in the file"
     return message
 
 

@@ -52,7 +52,9 @@ def _add_run_commands(commands: Any) -> None:
     command = commands.add_parser(
         "score", parents=[run], help="negative log-likelihood of your own sequences, as JSON lines"
     )
-    command.add_argument("file", metavar="FILE", help="lines of text, JSON lines of tokens, .mid or a folder")
+    command.add_argument(
+        "file", metavar="FILE", help="lines of text, JSON lines of tokens, a .mid or a folder of them"
+    )
     command.add_argument("--samples", type=int, default=50, metavar="K", help="importance samples (50)")
     command.add_argument("--seed", type=int, default=0, help="of the samples (0)")
     command.set_defaults(run="latflow.cli.models:score")

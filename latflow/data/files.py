@@ -42,9 +42,12 @@ def _open_up(path: Path) -> None:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[Path]:
-    """`replacing`, with the system's refusals as one line that names the file."""
-    with readable(path), replacing(path) as new:
-        yield new
+    """`replacing`, with the system's refusals as one line that names the file asked for, not the one beside it."""
+    try:
+        with replacing(path) as new:
+            yield new
+    except OSError as error:
+        raise LatflowError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager

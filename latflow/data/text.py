@@ -134,32 +134,43 @@ def encode_all(spec: DataSpec, items: Sequence[Any]) -> Sequences:
 
 def read_tokens(path: Path, config: DataConfig) -> list[list[str | int]]:
     """The lists of a JSON-lines file; a line that is anything else is an error that names it."""
-    found, empty = [], []
-    for number, line in read_lines(path, MOST_CHARACTERS):
-        where = f"{path}, line {number}"
-        if not line.strip():
-            empty.append(number)
-            continue
+    found = []
+    for number, line in token_lines(path):
         try:
-            tokens = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too large"
-            raise LatflowError(f"{where}: not JSON ({reason})") from None
-        if not isinstance(tokens, list):
-            raise LatflowError(f"{where}: not a list but {line.strip()[:40]}; a sequence is a list of tokens")
-        wrong = [token for token in tokens if type(token) not in (int, str)]
-        if wrong:
-            raise LatflowError(f"{where}: {json.dumps(wrong[0])[:40]} is no token (whole number, string)")
-        if any(isinstance(token, str) and re.search("[\ud800-\udfff]", token) for token in tokens):
-            raise LatflowError(f"{where}: half of a surrogate pair stands alone, which is no Unicode text")
-        if not tokens:
-            raise LatflowError(f"{where}: an empty list; a sequence has one token at least")
-        if config.max_length is None and len(tokens) > LONGEST:
-            raise LatflowError(f"{where}: {len(tokens)} tokens, over {LONGEST}; cut it, or set max_length")
-        found.append(tokens)
+            found.append(read_list(line, config))
+        except LatflowError as error:
+            raise LatflowError(f"{path}, line {number}: {error}") from None
+    return found
+
+
+def token_lines(path: Path) -> list[tuple[int, str]]:
+    """(line number, line) of a JSON-lines file, without empty ones."""
+    lines = [(number, line.strip()) for number, line in read_lines(path, MOST_CHARACTERS)]
+    found, empty = [pair for pair in lines if pair[1]], [number for number, line in lines if not line]
     if empty and found:
         _warn_skipped(path, empty)
     return found
+
+
+def read_list(line: str, config: DataConfig) -> list[str | int]:
+    """A line of JSON that is a sequence of tokens."""
+    try:
+        tokens = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too large"
+        raise LatflowError(f"not JSON ({reason})") from None
+    if not isinstance(tokens, list):
+        raise LatflowError(f"not a list but {line[:40]}; a sequence is a list of tokens")
+    wrong = [token for token in tokens if type(token) not in (int, str)]
+    if wrong:
+        raise LatflowError(f"{json.dumps(wrong[0])[:40]} is no token (whole number, string)")
+    if any(isinstance(token, str) and re.search("[\ud800-\udfff]", token) for token in tokens):
+        raise LatflowError("half of a surrogate pair stands alone, which is no Unicode text")
+    if not tokens:
+        raise LatflowError("an empty list; a sequence has one token at least")
+    if config.max_length is None and len(tokens) > LONGEST:
+        raise LatflowError(f"{len(tokens)} tokens, over {LONGEST}; cut it, or set max_length")
+    return tokens
 
 
 def load_ptb(paths: list[Path], config: DataConfig) -> Corpus:

@@ -105,12 +105,17 @@ class SequenceModel(nn.Module, ABC):
     ) -> Tensor:
         """Rows of x."""
 
-    def terms(self, batch: Batch, samples: int = 1) -> Terms:
-        """The terms of the objective with `samples` samples of z for each sequence."""
+    def terms(self, batch: Batch, samples: int = 1, *, given_length: bool = False) -> Terms:
+        """The terms of the objective with `samples` samples of z for each sequence; with `given_length` those of
+        p(x | T) alone, which has no log p(T) and wants none of T."""
         if samples < 1:
             raise ValueError(f"the number of samples must be at least 1, not {samples}")
         self._check(batch)
-        log_length = self.length.log_prob(batch.lengths)
+        if given_length:
+            self.length.check_positions(batch.lengths)
+            log_length = torch.zeros(len(batch.lengths), device=batch.x.device)
+        else:
+            log_length = self.length.log_prob(batch.lengths)
         log_emission, kl = self._terms(batch.x, Packing(batch.lengths), samples)
         return Terms(log_emission, kl, log_length)
 

@@ -31,21 +31,27 @@ def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Fi
     elbo.set_ylim(_limits(curve, "train_negative_elbo", "valid_negative_elbo"))
 
     parts = [("reconstruction", "tab:green", "reconstruction"), ("kl", "tab:purple", "KL")]
-    for name, colour, text in parts if any(curve["valid_kl"]) else parts[:1]:
+    latent = any(curve["valid_kl"])
+    for name, colour, text in parts if latent else parts[:1]:
         terms.plot(epochs, _gaps(curve[f"valid_{name}"]), color=colour, marker=marker, label=f"{text}, valid")
         terms.plot(epochs, _gaps(curve[f"train_{name}"]), color=colour, linestyle=":", label=f"{text}, train")
     shown = [f"{part}_{name}" for part in ("train", "valid") for name in ("reconstruction", "kl")]
     terms.set(title="terms of the ELBO", ylabel=unit, ylim=(0, _limits(curve, *shown)[1]))
 
-    schedule.plot(epochs, _gaps(curve["kl_weight"]), color="black", marker=marker, label="KL weight")
-    schedule.set(title="schedule", ylim=(-0.05, 1.05), ylabel="KL weight")
-    rate = schedule.twinx()
-    rate.plot(epochs, _gaps(curve["lr"]), color="tab:red", linestyle="--", label="learning rate")
-    rate.set(ylabel="learning rate", yscale="log")
+    rate = schedule
+    if latent:
+        schedule.plot(epochs, _gaps(curve["kl_weight"]), color="black", marker=marker, label="KL weight")
+        schedule.set(ylim=(-0.05, 1.05), ylabel="KL weight")
+        rate = schedule.twinx()
+    schedule.set_title("schedule")
+    rate.plot(epochs, _gaps(curve["lr"]), color="tab:red", linestyle="--", marker=marker)
+    rate.set(ylabel="learning rate at the end of the epoch", ylim=(0, None))
     rate.yaxis.label.set_color("tab:red")
     for axes in (elbo, terms, schedule):
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if len(epochs) == 1:
+            axes.set_xlim(0, 2)
     elbo.legend(frameon=False, fontsize=8)
     terms.legend(frameon=False, fontsize=8)
     if title:

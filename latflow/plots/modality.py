@@ -53,7 +53,7 @@ def modality_figure(model: SequenceModel, text: str, positions: Sequence[int] | 
         i for i in largest.argsort(descending=True)[:SYMBOLS].tolist() if largest[i] >= LEAST or i in targets
     ]
     shown.sort(key=lambda i: (isinstance(spec.symbols[i], str), spec.symbols[i]))
-    names = [label(spec.symbols[i]) for i in shown]
+    names = [label(spec.symbols[i], spec) for i in shown]
 
     columns = min(2 if len(shown) > 20 else 3, len(positions))
     rows = math.ceil(len(positions) / columns)
@@ -82,5 +82,6 @@ def modality_figure(model: SequenceModel, text: str, positions: Sequence[int] | 
 
 def _before(x: list[int], spec: DataSpec) -> str:
     """The last symbols before a position."""
-    tail = "".join(label(spec.symbols[i]) for i in x[-22:])
-    return ("…" if len(x) > 22 else "") + tail
+    shown = 22 if spec.kind == "text" else 6
+    tail = ("" if spec.kind == "text" else " ").join(label(spec.symbols[i], spec) for i in x[-shown:])
+    return ("…" if len(x) > shown else "") + tail + ("" if spec.kind == "text" else " ")

@@ -1,7 +1,7 @@
 """How NLSq makes a Gaussian multimodal: the paper's figure of the scalar map (section 4.3).
 
 (a, b) four maps with parameters set by hand, composed: the function, and the base and resulting density.
-(c) five layers of an autoregressive flow fitted to a mixture of four Gaussians in the plane, affine against NLSq.
+(c, d) five layers of an autoregressive flow fitted to a mixture of four Gaussians in the plane, affine against NLSq.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def fit_mixture(
 
 
 def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None] | None = None) -> Figure:
-    """The whole figure; `steps` of fitting for each of the two flows in (c)."""
+    """The whole figure; `steps` of fitting for each of the two flows in (c, d)."""
     figure = Figure(figsize=(13, 3.4), layout="constrained")
     function, density, affine_axes, nlsq_axes = figure.subplots(1, 4)
 
@@ -90,8 +90,8 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None
 
     axis = torch.linspace(-4.2, 4.2, 240)
     grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)
-    panels = [(affine_axes, Affine(), "affine", 0), (nlsq_axes, NLSq(), "NLSq", steps)]
-    for axes, scalar, name, done in panels:
+    panels = [("c", affine_axes, Affine(), "affine", 0), ("d", nlsq_axes, NLSq(), "NLSq", steps)]
+    for letter, axes, scalar, name, done in panels:
         torch.manual_seed(seed)
         flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
         nll = fit_mixture(
@@ -101,7 +101,7 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None
             p = flow.log_prob(grid).exp()
         axes.imshow(p.numpy(), origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
         axes.set(
-            title=f"(c) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
+            title=f"({letter}) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
             xlabel="z₁",
         )
     affine_axes.set(ylabel="z₂")

@@ -82,7 +82,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
         norm = PowerNorm(0.5, vmin=0, vmax=max(float(density.max()), 1e-30))
         axes.imshow(density.numpy(), origin="lower", extent=extent, cmap="Blues", norm=norm, aspect="auto")
         axes.plot(*z[t].tolist(), marker="+", color="tab:red", markersize=9, markeredgewidth=1.6)
-        axes.set_title(label(spec.symbols[int(x[t])]), fontsize=13, pad=5)
+        axes.set_title(label(spec.symbols[int(x[t])], spec), fontsize=13, pad=5)
         axes.tick_params(labelsize=7)
     for axes in panels[last - first :]:
         axes.set_axis_off()

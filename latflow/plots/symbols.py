@@ -31,10 +31,16 @@ def encode(text: str, spec: DataSpec) -> np.ndarray:
     return spec.encode(given)
 
 
-def label(symbol: str | int) -> str:
-    """A symbol to be seen: a space as ␣, what cannot be printed as its escape, mathematics as plain text."""
+def label(symbol: str | int, spec: DataSpec) -> str:
+    """A symbol to be seen: a space as ␣, what cannot be printed as its escape, mathematics as plain text; a string that
+    looks like one of the whole numbers beside it in quotes."""
     if symbol == " ":
         return "␣"
-    text = str(symbol)
+    numbers = any(isinstance(other, int) for other in spec.symbols)
+    text = (
+        f'"{symbol}"'
+        if numbers and isinstance(symbol, str) and symbol.lstrip("-").isdecimal()
+        else str(symbol)
+    )
     text = text if text.isprintable() else repr(text)[1:-1]
     return text.replace("$", r"\$")

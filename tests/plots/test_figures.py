@@ -9,6 +9,7 @@ import torch
 from latflow import data
 from latflow.cli import main
 from latflow.config import Config
+from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
 from latflow.generate import collate
 from latflow.models import SequenceModel, build
@@ -141,7 +142,12 @@ def test_figures_of_symbols_are_not_of_music():
     ("symbol", "text"), [(" ", "␣"), ("a", "a"), ("\t", r"\t"), (12, "12"), ("$", r"\$")]
 )
 def test_labels(symbol, text):
-    assert label(symbol) == text
+    assert label(symbol, DataSpec("tokens", ("a", " "), (0, 1))) == text
+
+
+def test_a_string_of_digits_is_not_taken_for_a_number():
+    assert label("1", DataSpec("tokens", (1, "1"), (0, 1))) == '"1"'
+    assert label("1", DataSpec("text", ("0", "1"), (0, 1))) == "1"
 
 
 # Curves, rolls, timing.
@@ -155,6 +161,9 @@ def test_curves_of_a_run_and_of_its_result(lstm_run, tmp_path):
     assert np.asarray(line.get_ydata()).tolist() == curve["valid_negative_elbo"]
     save(figure, tmp_path / "curves")
     column = curve["valid_negative_elbo"]
+    assert len(figure.axes) == 3  # no KL weight for a model without KL
+    short = curves_figure({name: values[:1] for name, values in curve.items()}, "bits")
+    assert short.axes[0].get_xlim() == (0, 2)
     diverged = {**curve, "valid_negative_elbo": [None, *column[1:]]}
     figure = curves_figure(diverged, "bits")
     (marked,) = [line for line in figure.axes[0].lines if line.get_label() == "best valid"]

@@ -27,4 +27,4 @@ def test_nlsq_comes_closer_to_four_gaussians_than_affine():
 def test_figure_is_drawn(tmp_path):
     figure = nlsq_figure(steps=2)
     figure.savefig(tmp_path / "nlsq.png")
-    assert [axes.get_title()[:3] for axes in figure.axes] == ["(a)", "(b)", "(c)", "(c)"]
+    assert [axes.get_title()[:3] for axes in figure.axes] == ["(a)", "(b)", "(c)", "(d)"]

@@ -71,7 +71,10 @@ def test_text(capsys, tmp_path):
     assert [row["sequence"] for row in rows] == ["kate son dalo", "te", "lodano tesi"]
     assert rows[1]["nll"] is None
     assert "length 2" in rows[1]["error"]
+    assert rows[1]["nll_given_length"] > 0
     assert len(rows[0]["bound_steps"]) == 13
+    assert rows[0]["nll"] == pytest.approx(rows[0]["nll_given_length"] + rows[0]["length_nll"])
+    assert 1 <= rows[0]["effective_samples"] <= 2
     own.write_text("kate xyz\nkate son dalo\n")
     code, out, _ = run(capsys, "score", folder, str(own), "--samples", "2")
     unknown, known = [json.loads(line) for line in out.splitlines()]
@@ -174,6 +177,17 @@ def test_tokens(capsys, tmp_path, tokens):
     assert (tmp_path / "drawn.jsonl").read_text() == out
     code, out, _ = run(capsys, "score", folder, str(tokens), "--samples", "1")
     assert len(out.splitlines()) == 60
+    own = tmp_path / "own.jsonl"
+    own.write_text('[]\nup\n["up", 3, "down"]\n["sideways"]\n')
+    code, out, _ = run(capsys, "score", folder, str(own), "--samples", "1")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [str(row.get("error"))[:13] for row in rows if "nll_given_length" not in row] == [
+        "an empty list",
+        "not JSON (Exp",
+        "token 'sidewa",
+    ]
+    assert rows[2]["sequence"] == '["up", 3, "down"]'
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +205,12 @@ def finished(tmp_path_factory):
         (["train", "hmm-af-af", "--model.layers", "3"], "no option --model.layers; near: model"),
         (["train", "hmm-af-af", "--model.prior.layers", "many"], "model.prior.layers"),
         (["train", "hmm-af-af", "--model.prior.time", "maf"], "model.prior.time"),
-        (["train", "hmm-af-af", "--train.lr", "-1"], "train.lr is -1.0; accepted: 0 or more"),
+        (
+            ["train", "hmm-af-af", "--train.kl_steps", "600"],
+            "is 600; it must be two whole numbers, as in '[6",
+        ),
+        (["train", "hmm-af-af", "--model.position_rank", "x"], "is x; it must be a whole number or null"),
+        (["train", "hmm-af-af", "--train.lr", "-1"], "train.lr is -1.0; accepted: 0 to 1e+06"),
         (
             ["train", "hmm-af-af", "--model.prior.network_units", "4"],
             "one for each of the model.latent_size 8",

@@ -6,12 +6,14 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import latflow
 from latflow import data
+from latflow.cli import main
 from latflow.data.base import Batches
 from latflow.errors import LatflowError
 from latflow.generate import sample, score
@@ -170,6 +172,26 @@ def test_tensors_with_two_names_are_saved_once(tmp_path):
     assert torch.equal(two.b.weight, one.a.weight)
 
 
+def test_a_run_that_lost_its_state_is_not_begun_anew(copy):
+    (copy.folder / TRAINER).unlink()
+    metrics = (copy.folder / "metrics.jsonl").read_bytes()
+    with pytest.raises(LatflowError, match="the state of its training, any more"):
+        resume(copy.folder)
+    assert (copy.folder / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_what_is_not_a_run_is_not_offered_to_go_on_with(tmp_path):
+    (tmp_path / "mine.txt").write_text("text")
+    with pytest.raises(LatflowError, match=r"mine\.txt exists already; name another with --run$"):
+        train(config(), tmp_path / "mine.txt")
+
+
+def test_the_weights_that_are_taken_are_named(copy, capsys):
+    (copy.folder / WEIGHTS).unlink()
+    assert main(["evaluate", str(copy.folder), "--samples", "1"]) == 0
+    assert "last weights (there are no best)" in capsys.readouterr().out
+
+
 def test_one_process_trains_in_a_folder(trained):
     with trained.writer(), pytest.raises(LatflowError, match="another process is training in"):
         resume(trained.folder)
@@ -194,6 +216,14 @@ def test_scores_and_samples_know_no_dropout(preset):
         found[mode] = [row["nll"] for row in score(model, given, samples=2)], sample(model, 2)[1].tolist()
         assert model.training == mode
     assert found[True] == found[False]
+
+
+def test_equal_sequences_have_equal_scores(trained):
+    a, b = np.arange(12) % 5, np.arange(9) % 4
+    rows = list(score(trained.model(), [a, b, a, b, a], samples=3))
+    assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
+    assert rows[0]["nll"] == rows[2]["nll"] == rows[4]["nll"]
+    assert rows[1]["nll"] == rows[3]["nll"] != rows[0]["nll"]
 
 
 def test_a_frozen_part_stays_as_it_was(trained):

@@ -198,6 +198,20 @@ def test_numbers_that_spoil_a_run_are_refused(change):
         config(**{name.replace(".", "__"): change[name]})
 
 
+def test_a_run_without_a_finite_epoch_does_not_end_well(tmp_path, monkeypatch):
+    trainer = trainer_of(config("hmm-lstm", train__epochs=1), tmp_path / "run")
+    real = trainer.validate()
+    monkeypatch.setattr(trainer, "validate", lambda: type(real)(**{**vars(real), "negative_elbo": math.nan}))
+    with pytest.raises(LatflowError, match=r"no epoch of .*run has a finite -ELBO.*a lower train\.lr"):
+        trainer.fit()
+
+
+@pytest.mark.parametrize(("steps", "told"), [((10, 20), True), ((4, 8), False)])
+def test_a_run_too_short_for_its_warm_up_is_told(tmp_path, capsys, steps, told):
+    trainer_of(config(train__kl_steps=steps), tmp_path / "run").fit()  # 24 steps
+    assert ("the KL weight comes to 0.70 only in these 24 steps" in capsys.readouterr().err) == told
+
+
 def test_a_collapsed_posterior_is_told(tmp_path, monkeypatch, capsys):
     settings = config(train__epochs=1, train__kl_steps=(0, 0))
     trainer = trainer_of(settings, tmp_path / "run")
