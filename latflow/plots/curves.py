@@ -45,7 +45,7 @@ def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Fi
         rate = schedule.twinx()
     schedule.set_title("schedule")
     rate.plot(epochs, _gaps(curve["lr"]), color="tab:red", linestyle="--", marker=marker)
-    rate.set(ylabel="learning rate at the end of the epoch", ylim=(0, None))
+    rate.set(ylabel="learning rate, end of epoch", ylim=(0, None))
     rate.yaxis.label.set_color("tab:red")
     for axes in (elbo, terms, schedule):
         axes.set_xlabel("epoch")
