@@ -154,7 +154,7 @@ def test_round_trip(name):
             "model.prior.raw_scale is [1, 2]; it must be a list of 3",
         ),
         ({"model": 3}, "model must be a mapping"),
-        ({"train": {"lr": float("nan")}}, "train.lr is nan; accepted: 0 or more"),
+        ({"train": {"lr": float("nan")}}, "train.lr is nan; accepted: 0 to 1e+06"),
         ({"train": {"batch_size": 0}}, "train.batch_size is 0; accepted: 1 or more"),
         ({"train": {"kl_steps": [-1, 5]}}, "train.kl_steps is -1"),
         ({"model": {"prior": {"dropout": 1.5}}}, "model.prior.dropout is 1.5; accepted: 0 to 1"),
