@@ -65,7 +65,7 @@ def score(
     if samples < 1 or batch_size < 1:
         raise LatflowError(f"{samples} samples, {batch_size} sequences at a time; both must be 1 or more")
     longest = model.spec.max_T
-    keys = [(x.shape, x.tobytes()) for x in sequences]
+    keys = [(x.shape, x.dtype, x.tobytes()) for x in sequences]
     distinct = {key: x for key, x in zip(keys, sequences, strict=True) if 1 <= len(x) <= longest}
     order = sorted(distinct, key=lambda key: len(distinct[key]))
     scored: dict[Any, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The training loop: KL schedule, learning rate, checkpoints, resume (paper, section 5 and supplement E).
+"""The training loop: steps, validation, checkpoints, resume (paper, section 5 and supplement E).
 
     loss = mean over the batch of - ELBO(x_i; KL weight) / (T_i + 1),   the ELBO a mean over S samples of z
 
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from latflow import data
-from latflow.config import Config, TrainConfig, from_dict, to_dict
+from latflow.config import Config, from_dict, to_dict
 from latflow.data.base import Batch, Batches, Corpus
 from latflow.distributed import World, join
 from latflow.errors import LatflowError
 from latflow.evaluate import Metrics, evaluate, in_unit
 from latflow.models import build
+from latflow.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
 from latflow.report import Reporter
 from latflow.run import TRAINER, WEIGHTS, Run, below, set_weights, weights_of
 from latflow.seeds import seeded
@@ -68,22 +68,6 @@ class State:
     line_sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
 
 
-def kl_weight(config: TrainConfig, updates: int, updates_per_epoch: int) -> float:
-    """0, then rising in a line to 1, by the number of steps done."""
-    if config.kl_steps is None:
-        zero, ramp = config.kl_zero * updates_per_epoch, config.kl_ramp * updates_per_epoch
-    else:
-        zero, ramp = config.kl_steps
-    return float(updates >= zero) if ramp == 0 else min(1.0, max(0.0, (updates - zero) / ramp))
-
-
-def cosine(config: TrainConfig, epochs: float) -> float:
-    """Factor on the learning rate: falls from 1 to 0 over the last `lr_decay` epochs, or all if they are fewer."""
-    span = min(config.lr_decay, config.epochs)
-    left = (config.epochs - epochs) / span if span else 1.0
-    return 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
-
-
 class Trainer:
     """One process of a run."""
 
@@ -113,9 +97,8 @@ class Trainer:
         self._started = self._saved = time.monotonic()
         if run.has(TRAINER):
             self._restore()
-        elif (
-            sum(line["kind"] == "epoch" for line in run.metrics()) > 1
-        ):  # the first may have ended in a crash
+        # A crash at the end of the first epoch leaves one such line and no checkpoint; more of them had one.
+        elif sum(line["kind"] == "epoch" for line in run.metrics()) > 1:
             raise LatflowError(
                 f"{run.folder} has no {TRAINER}, the state of its training, any more: it cannot go on, and to begin "
                 f"anew there would overwrite it; latflow train --config {run.folder / 'config.json'} begins elsewhere"
@@ -153,7 +136,7 @@ class Trainer:
     def _warn_of_short_run(self) -> None:
         c, steps = self.config, self.config.epochs * self.updates_per_epoch
         weight = kl_weight(c, steps, self.updates_per_epoch)
-        if weight < 1 and not self.model.exact:
+        if weight < 1 and not self.model.exact and self.world.main:
             self.reporter.warn(
                 f"the KL weight comes to {weight:.2f} only in these {steps} steps, so the model will not be a good "
                 "one; raise train.epochs, or let the weight rise sooner (train.kl_steps, or train.kl_zero and "
@@ -353,29 +336,6 @@ class Trainer:
             mean = below("ema.", tensors) or weights_of(self.model)
             self.ema = {name: value.clone().to(self.world.device) for name, value in mean.items()}
         set_optimizer(self.optimizer, below("optimizer.", tensors))
-
-
-def make_optimizer(config: TrainConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=config.lr, fused=parameters[0].device.type in ("cpu", "cuda"))
-    return torch.optim.SGD(parameters, lr=config.lr)
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The moments, named by the number of the parameter: optimizer.3.exp_avg."""
-    found = {}
-    for number, state in optimizer.state_dict()["state"].items():
-        found |= {f"optimizer.{number}.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
-    return found
-
-
-def set_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        number, _, key = name.partition(".")
-        state.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 @contextmanager

@@ -82,6 +82,5 @@ def modality_figure(model: SequenceModel, text: str, positions: Sequence[int] | 
 
 def _before(x: list[int], spec: DataSpec) -> str:
     """The last symbols before a position."""
-    shown = 22 if spec.kind == "text" else 6
-    tail = ("" if spec.kind == "text" else " ").join(label(spec.symbols[i], spec) for i in x[-shown:])
-    return ("…" if len(x) > shown else "") + tail + ("" if spec.kind == "text" else " ")
+    shown, end = (22, "") if spec.kind == "text" else (6, " ")
+    return "…" * (len(x) > shown) + "".join(label(spec.symbols[i], spec) + end for i in x[-shown:])

@@ -32,15 +32,11 @@ def encode(text: str, spec: DataSpec) -> np.ndarray:
 
 
 def label(symbol: str | int, spec: DataSpec) -> str:
-    """A symbol to be seen: a space as ␣, what cannot be printed as its escape, mathematics as plain text; a string that
-    looks like one of the whole numbers beside it in quotes."""
+    """A symbol to be seen: a space as ␣, what cannot be printed as its escape, mathematics as plain text; in quotes
+    a string that reads like one of the whole numbers beside it."""
     if symbol == " ":
         return "␣"
-    numbers = any(isinstance(other, int) for other in spec.symbols)
-    text = (
-        f'"{symbol}"'
-        if numbers and isinstance(symbol, str) and symbol.lstrip("-").isdecimal()
-        else str(symbol)
-    )
+    ambiguous = isinstance(symbol, str) and any(str(n) == symbol for n in spec.symbols if isinstance(n, int))
+    text = f'"{symbol}"' if ambiguous else str(symbol)
     text = text if text.isprintable() else repr(text)[1:-1]
     return text.replace("$", r"\$")

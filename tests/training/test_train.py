@@ -14,9 +14,10 @@ from latflow.config import TrainConfig, evolve, to_dict
 from latflow.distributed import World
 from latflow.errors import LatflowError
 from latflow.evaluate import evaluate
+from latflow.optimize import cosine, kl_weight
 from latflow.report import Reporter
 from latflow.run import TRAINER, Run, weights_of
-from latflow.train import Trainer, cosine, kl_weight, train
+from latflow.train import Trainer, train
 from tests.training.tiny import config
 
 
