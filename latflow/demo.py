@@ -13,7 +13,9 @@ from latflow import data
 from latflow.errors import LatflowError
 from latflow.evaluate import Metrics, evaluate, table
 from latflow.generate import as_text, sample
-from latflow.plots.comparison import comparison
+from latflow.plots.comparison import comparison_figure
+from latflow.plots.save import save
+from latflow.progress import counting
 from latflow.run import Run
 
 LANES = (("pydoc-af-af", "hmm-lstm"), ("hmm-af-af", "pydoc-lstm"))
@@ -63,7 +65,8 @@ def _compare(out: Path, corpus: str, names: list[str]) -> None:
         held_out = data.load(run.config.data)
         truth = None if held_out.truth is None else held_out.truth["test"]
         model = run.model()
-        results[name] = evaluate(model, held_out.splits["test"], samples=20, truth=truth)
+        with counting(f"evaluating {name}, batches") as tell:
+            results[name] = evaluate(model, held_out.splits["test"], samples=20, truth=truth, progress=tell)
         print(f"\n{name}, test data, in {results[name].convention}")
         for row, value in table(results[name]):
             print(f"  {row:<18} {value}")
@@ -73,6 +76,5 @@ def _compare(out: Path, corpus: str, names: list[str]) -> None:
         baseline, flow = names[0], names[1]
         gap = results[flow].nll - results[baseline].nll
         print(f"\n{flow} against {baseline}: {gap:+.4f} {results[flow].name}")
-    figure = out / f"{corpus}.png"
-    comparison(figure, runs, results, corpus)
-    print(f"figure: {figure}\n")
+    picture, _ = save(comparison_figure(runs, results, corpus), out / corpus)
+    print(f"figure: {picture}\n")

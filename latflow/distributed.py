@@ -8,6 +8,7 @@ parameter without a gradient counts as zero.
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,20 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
             f"device {name!r} cannot be used: {reason} (accepted: auto, cpu, cuda, cuda:1)"
         ) from None
     return device
+
+
+def hardware(world: World) -> str:
+    """What computes here, in a few words: the GPU, or the processor and the threads in use."""
+    each = f"{world.size} processes, each " if world.size > 1 else ""
+    if world.device.type == "cuda":
+        return each + torch.cuda.get_device_name(world.device)
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            name = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{each}{name}, {torch.get_num_threads()} of {os.cpu_count()} threads"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ every figure is a ratio of sums over rows. Its standard error over sequences is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -27,6 +27,7 @@ from latflow.data.base import Batches, DataSpec, Sequences
 from latflow.distributed import World
 from latflow.models import Importance, SequenceModel
 from latflow.plain import plain
+from latflow.progress import Progress
 from latflow.seeds import seeded
 
 ROWS = 20_000
@@ -109,12 +110,13 @@ def evaluate(
     seed: int = 0,
     world: World | None = None,
     truth: np.ndarray | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Metrics:
     """NLL by importance sampling with `samples` samples, and its terms apart.
 
     Processes take whole batches in turn, and the noise of a batch depends on the seed and the batch alone, so the
     result does not depend on how many processes there are. `truth` is -log p(x | T) of each sequence, in nats.
+    `progress` is told how many batches are done, of all.
     """
     if len(sequences) == 0:
         raise ValueError("no sequences to evaluate")

@@ -16,6 +16,7 @@ from latflow.data.base import Batch, DataSpec
 from latflow.errors import LatflowError
 from latflow.evaluate import ROWS, evaluating, in_unit
 from latflow.models import Importance, SequenceModel
+from latflow.progress import Progress
 from latflow.seeds import seeded
 
 
@@ -28,8 +29,9 @@ def sample(
     argmax: bool = False,
     seed: int = 0,
     batch_size: int = 64,
+    progress: Progress | None = None,
 ) -> list[np.ndarray]:
-    """n sequences: (T,) indices or (T, 88) rolls. T ~ p(T) unless a length is given."""
+    """n sequences: (T,) indices or (T, 88) rolls. T ~ p(T) unless a length is given; `progress` is told how many."""
     if n < 1 or batch_size < 1:
         raise LatflowError(f"{n} samples, {batch_size} at a time; both must be 1 or more")
     longest = model.spec.max_T
@@ -44,6 +46,8 @@ def sample(
         for part in lengths.split(batch_size):
             drawn = model.sample(part, temperature, argmax).cpu().numpy()
             found += [x[:T] for x, T in zip(drawn, part.tolist(), strict=True)]
+            if progress:
+                progress(len(found), n)
     return found
 
 
@@ -54,13 +58,15 @@ def score(
     samples: int = 50,
     batch_size: int = 32,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The negative log-likelihood of each sequence, in the unit of the data, in the order given.
 
     nll is -log p(x | T) - log p(T), nll_per_step is that / (T + 1). The baseline's steps are exact, -log p(x_t | x_<t,
     T); for a latent model they are the terms of the bound, -log p(x_t | z) + log q(z_t | x) - log p(z_t | z_<t), the
     mean over the samples, whose sum over t plus the length term is -ELBO. A sequence whose length p(T) rules out has
-    no likelihood but that given T: nll is None and "error" says why. Equal sequences are scored once.
+    no likelihood but that given T: nll is None and "error" says why. Equal sequences are scored once; `progress` is
+    told how many are done.
     """
     if samples < 1 or batch_size < 1:
         raise LatflowError(f"{samples} samples, {batch_size} sequences at a time; both must be 1 or more")
@@ -74,6 +80,8 @@ def score(
         with evaluating(model), seeded(seed, 4, start):
             rows = _score_batch(model, [distinct[key] for key in which], samples)
         scored.update(zip(which, rows, strict=True))
+        if progress:
+            progress(len(scored), len(order))
     unknown = {"nll": None, "error": f"this model knows lengths from 1 to {longest}"}
     return (
         {"index": i, "length": len(x), **scored.get(key, unknown)}

@@ -25,7 +25,7 @@ import torch
 from latflow import data
 from latflow.config import Config, from_dict, to_dict
 from latflow.data.base import Batch, Batches, Corpus
-from latflow.distributed import World, join
+from latflow.distributed import World, hardware, join
 from latflow.errors import LatflowError
 from latflow.evaluate import Metrics, evaluate, in_unit
 from latflow.models import build
@@ -219,10 +219,13 @@ class Trainer:
             "best": better,
             "collapsed": collapsed,
             "train": train,
+            "valid": valid,
+            "unit": metrics.name,
+            "seconds": s.seconds,
+            "bad_steps": s.bad_steps,
+            "hardware": hardware(self.world),
         }
-        self._line(
-            {**line, "valid": valid, "unit": metrics.name, "seconds": s.seconds, "bad_steps": s.bad_steps}
-        )
+        self._line(line)
         self.reporter.epoch(s.epoch, c.epochs, weight, self.lr, train, metrics, better)
         if collapsed:
             self.reporter.warn(

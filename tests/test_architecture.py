@@ -11,10 +11,11 @@ PACKAGE = Path(__file__).parents[1] / "latflow"
 ALLOWED = {
     "errors": set(),
     "shapes": set(),
+    "progress": set(),
     "config": {"errors"},
     "shipped": {"errors"},
     "flows": {"flows", "shapes"},
-    "data": {"data", "config", "errors"},
+    "data": {"data", "config", "errors", "progress"},
     "models": {"models", "flows", "shapes", "config", "errors", "data.base"},
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from safetensors import safe_open
 import latflow
 from latflow import data, shipped
 from latflow.cli import main
-from latflow.config import evolve
+from latflow.cli.options import parse_train
+from latflow.config import evolve, flatten
 from latflow.data import fetch
 from latflow.data.midi import write_midi
 from latflow.errors import LatflowError
 from latflow.generate import score
 from latflow.models import build
+from latflow.reproduce.result import NO_MATTER
 from latflow.run import WEIGHTS, Run, weights_of
 from latflow.train import train
 from tests.training.tiny import config
@@ -90,6 +93,14 @@ def test_its_card_says_what_it_is(name):
     assert f"$ latflow evaluate {name} --split test" in text
     for said in ("## Data", "## Training", "## Results", "## Use", "icence", "seed", "minutes", "parameters"):
         assert said in text, said
+
+
+def test_the_command_of_its_card_trains_it(name):
+    command = re.search(r"^    (latflow train (?:.+\\\n)*.+)$", shipped.card_text(name), re.MULTILINE)
+    assert command
+    words = shlex.split(command[1].replace("\\\n", " "))[2:]
+    given, shipped_with = flatten(parse_train(words).config), flatten(Run.open(name).config)
+    assert {field for field in given if given[field] != shipped_with[field]} <= set(NO_MATTER)
 
 
 def test_the_numbers_of_its_card_are_those_of_its_weights(name, capsys):
@@ -242,13 +253,20 @@ def test_what_half_precision_cannot_hold_is_refused(tmp_path, value):
     latflow.save(model, tmp_path / "full", settings)
 
 
-def test_rolls_of_samples_alone_where_the_data_is_not(tmp_path, monkeypatch, capsys):
-    """A model of jsb on a machine without jsb: no download, a figure with one column."""
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("jsb", "the data jsb is not on this machine (latflow data fetch jsb)"),
+        ("midi:gone", "gone: no such folder"),
+    ],
+)
+def test_rolls_of_samples_alone_where_the_data_is_not(where, message, tmp_path, monkeypatch, capsys):
+    """A model on a machine without its data: no download, a figure with one column."""
     settings = config("chords-lstm")
     model = build(settings.model, data.load(settings.data).spec)
-    latflow.save(model, tmp_path / "run", evolve(settings, {"data.name": "jsb"}))
+    latflow.save(model, tmp_path / "run", evolve(settings, {"data.name": where}))
     monkeypatch.setattr(fetch, "folders", lambda data_dir: [])
     assert main(["plot", "roll", str(tmp_path / "run"), "-n", "2", "--out", str(tmp_path / "roll")]) == 0
     said = capsys.readouterr()
-    assert "samples only: the data jsb is not on this machine (latflow data fetch jsb)" in said.err
+    assert f"samples only: {message}" in said.err
     assert (tmp_path / "roll.png").is_file()

@@ -22,6 +22,7 @@ from latflow.memory import keep_freed_memory
 from latflow.models import SequenceModel
 from latflow.plain import plain
 from latflow.presets import PRESETS
+from latflow.progress import counting
 from latflow.report import Reporter
 from latflow.reproduce.result import comparable
 from latflow.run import Run, save
@@ -57,15 +58,17 @@ def evaluate(args: argparse.Namespace) -> int:
     with join(args.device) as world:
         model = run.model(args.weights).to(world.device)
         corpus = _corpus(run, args.data_dir)
-        metrics = evaluate_split(
-            model,
-            corpus.splits[args.split],
-            samples=args.samples,
-            batch_size=args.batch_size,
-            seed=args.seed,
-            world=world,
-            truth=None if corpus.truth is None else corpus.truth[args.split],
-        )
+        with counting("evaluating, batches", quiet=not world.main) as tell:
+            metrics = evaluate_split(
+                model,
+                corpus.splits[args.split],
+                samples=args.samples,
+                batch_size=args.batch_size,
+                seed=args.seed,
+                world=world,
+                truth=None if corpus.truth is None else corpus.truth[args.split],
+                progress=tell,
+            )
         if not world.main:
             return 0
     preset = run.preset or ""
@@ -105,7 +108,8 @@ def score(args: argparse.Namespace) -> int:
     run, model = _open(args)
     found = read_sequences(args.file, run.spec, run.config.data)
     known = [(i, x) for i, (_, x) in enumerate(found) if not isinstance(x, LatflowError)]
-    scored = score_all(model, [x for _, x in known], samples=args.samples, seed=args.seed)
+    with counting("scoring, sequences") as tell:
+        scored = score_all(model, [x for _, x in known], samples=args.samples, seed=args.seed, progress=tell)
     rows = {i: {**row, "index": i} for (i, _), row in zip(known, scored, strict=True)}
     for i, (name, x) in enumerate(found):
         row = rows.get(i) or {"index": i, "nll": None, "error": str(x)}
@@ -116,9 +120,16 @@ def score(args: argparse.Namespace) -> int:
 def sample(args: argparse.Namespace) -> int:
     """`latflow sample`."""
     run, model = _open(args)
-    drawn = draw(
-        model, args.n, length=args.length, temperature=args.temperature, argmax=args.argmax, seed=args.seed
-    )
+    with counting("sampling, sequences") as tell:
+        drawn = draw(
+            model,
+            args.n,
+            length=args.length,
+            temperature=args.temperature,
+            argmax=args.argmax,
+            seed=args.seed,
+            progress=tell,
+        )
     out = args.out
     if out is None and run.spec.kind == "music":
         out = f"{run.folder.name}-sample"

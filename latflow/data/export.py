@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import warnings
 import wave
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,24 @@ RATE = 22050
 _SOUNDFONTS = ("/usr/share/sounds/sf2", "/usr/share/soundfonts", "/usr/local/share/soundfonts")
 
 
+def sounding(rolls: Iterable[np.ndarray]) -> tuple[int, int]:
+    """The lowest and the highest note in any of the rolls, with two to spare: what a picture shows."""
+    notes = np.flatnonzero(np.any([np.asarray(roll).any(0) for roll in rolls], axis=0))
+    low, high = (int(notes[0]), int(notes[-1])) if len(notes) else (0, NOTES - 1)
+    return max(0, low - 2), min(NOTES - 1, high + 2)
+
+
 def save_png(path: str | Path, roll: Any, title: str = "") -> None:
-    """A picture of a roll: time to the right, notes upwards, the Cs named."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    """A picture of a roll: time to the right, the notes that occur upwards, the Cs named."""
     from matplotlib.figure import Figure
 
     roll = _checked(roll)
     figure = Figure(figsize=(min(max(4.0, 2.0 + len(roll) / 12), 24.0), 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    extent = (0, len(roll), LOWEST - 0.5, LOWEST + NOTES - 0.5)
+    low, high = sounding([roll])
+    extent = (0, len(roll), LOWEST + low - 0.5, LOWEST + high + 0.5)
     axes.imshow(
-        roll.T,
+        roll[:, low : high + 1].T,
         aspect="auto",
         origin="lower",
         extent=extent,
@@ -43,8 +50,8 @@ def save_png(path: str | Path, roll: Any, title: str = "") -> None:
         vmax=1,
         interpolation="none",
     )
-    octaves = range(24, 109, 12)
-    axes.set_yticks(list(octaves), [f"C{note // 12 - 1}" for note in octaves])
+    octaves = [note for note in range(24, 109, 12) if low <= note - LOWEST <= high]
+    axes.set_yticks(octaves, [f"C{note // 12 - 1}" for note in octaves])
     axes.grid(axis="y", linewidth=0.4, alpha=0.6)
     axes.set_xlabel("time step")
     axes.set_ylabel("note")

@@ -63,11 +63,19 @@ def readable(path: str | Path) -> Iterator[None]:
         raise LatflowError(f"{error.filename or path}: {error.strerror or error}") from None
 
 
+FOREIGN = (".pdf", ".eps", ".ps", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".mp3", ".ogg", ".flac")
+"""Endings by which someone asks for a format that is not written; any other dot is part of a name."""
+
+
 def file_stem(out: str | Path, suffixes: tuple[str, ...]) -> Path:
     """The name before the suffixes of several files, for a name given with one of them or without."""
     stem = Path(out)
     if not stem.name or stem.is_dir():
         raise LatflowError(f"{out} is a folder; give the name of a file in it, as in {stem / 'name'}")
+    if stem.suffix.lower() in FOREIGN:
+        raise LatflowError(
+            f"{out}: {stem.suffix} is not written; accepted: a name, or one ending in {', '.join(suffixes)}"
+        )
     return stem.with_suffix("") if stem.suffix in suffixes else stem
 
 

@@ -38,8 +38,8 @@ from latflow.config import DataConfig
 from latflow.data.base import LOWEST, NOTES, Corpus, Sequences, roll_of
 from latflow.data.files import readable, writing
 from latflow.data.own import assemble, keep_lengths, split_files
-from latflow.data.progress import track
 from latflow.errors import LatflowError, LatflowWarning
+from latflow.progress import track
 
 DRUMS = 9
 """Channel 10 to people."""

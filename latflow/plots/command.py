@@ -12,6 +12,7 @@ import torch
 from matplotlib.figure import Figure
 
 from latflow import data
+from latflow.config import DataConfig
 from latflow.data import fetch
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.generate import sample
@@ -22,6 +23,7 @@ from latflow.plots.prior import prior_figure
 from latflow.plots.roll import roll_figure
 from latflow.plots.save import save
 from latflow.plots.timing import read_timing, timing_figure
+from latflow.progress import counting
 from latflow.reproduce.result import Result, curve_of
 from latflow.run import Run
 from latflow.seeds import seeded
@@ -39,7 +41,8 @@ def plot(args: argparse.Namespace) -> int:
 
 
 def _nlsq(args: argparse.Namespace) -> Figure:
-    return nlsq_figure(args.steps, args.seed)
+    with counting("fitting two flows, steps") as tell:
+        return nlsq_figure(args.steps, args.seed, tell)
 
 
 def _modality(args: argparse.Namespace) -> Figure:
@@ -73,12 +76,8 @@ def _roll(args: argparse.Namespace) -> Figure:
     model, config = run.model(), run.config.data
     if args.data_dir is not None:
         config = replace(config, data_dir=args.data_dir)
-    if config.name in fetch.CORPORA and not fetch.find(config.name, config.data_dir, verify=False):
-        warnings.warn(
-            f"samples only: the data {config.name} is not on this machine (latflow data fetch {config.name})",
-            LatflowWarning,
-            stacklevel=2,
-        )
+    if missing := _missing(config):
+        warnings.warn(f"samples only: {missing}", LatflowWarning, stacklevel=2)
         drawn = sample(model, args.n, temperature=args.temperature, seed=args.seed)
         return roll_figure([(roll,) for roll in drawn], run.folder.name)
     test = data.load(config).splits["test"]
@@ -90,6 +89,14 @@ def _roll(args: argparse.Namespace) -> Figure:
         (drawn,) = sample(model, 1, length=len(piece), temperature=args.temperature, seed=args.seed + number)
         pairs.append((piece, drawn))
     return roll_figure(pairs, run.folder.name)
+
+
+def _missing(config: DataConfig) -> str:
+    """Why the data cannot be shown beside samples, or nothing: a model can be where its data is not."""
+    if config.name in fetch.CORPORA and not fetch.find(config.name, config.data_dir, verify=False):
+        return f"the data {config.name} is not on this machine (latflow data fetch {config.name})"
+    _, _, path = config.name.partition(":")
+    return f"{path}: no such folder" if path and not Path(path).expanduser().exists() else ""
 
 
 def _timing(args: argparse.Namespace) -> Figure:

@@ -1,23 +1,14 @@
-"""Figures: drawn with matplotlib's Agg canvas, without pyplot and its global state."""
+"""The demo's figure: how runs trained, and how good they are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from latflow.evaluate import Metrics
 from latflow.run import Run
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure that can be saved as PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def training_curves(axes: Any, run: Run, label: str) -> None:
@@ -37,9 +28,9 @@ def training_curves(axes: Any, run: Run, label: str) -> None:
     )
 
 
-def comparison(path: Path, runs: Mapping[str, Run], results: Mapping[str, Metrics], title: str) -> None:
+def comparison_figure(runs: Mapping[str, Run], results: Mapping[str, Metrics], title: str) -> Figure:
     """Two panels: how the runs trained, and their test NLL with 95 % intervals, the truth beside where it is known."""
-    figure = new_figure(9, 3.6)
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, run in runs.items():
         training_curves(left, run, name)
@@ -56,4 +47,4 @@ def comparison(path: Path, runs: Mapping[str, Run], results: Mapping[str, Metric
         right.text(first.truth.nll, len(results) - 0.6, f" truth {first.truth.nll:.3f}", ha="left")
     right.margins(x=0.25)
     right.set(xlabel=f"test NLL, {first.name}", ylim=(-0.5, len(results) - 0.3), yticks=[])
-    figure.savefig(path, dpi=120)
+    return figure

@@ -22,21 +22,22 @@ def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Fi
     figure = Figure(figsize=(11, 3.3), layout="constrained")
     elbo, terms, schedule = figure.subplots(1, 3)
 
+    latent = any(curve["valid_kl"])
     valid = curve["valid_negative_elbo"]
     best = best_index(valid)
     for name, colour in (("train", "tab:blue"), ("valid", "tab:orange")):
         elbo.plot(epochs, _gaps(curve[f"{name}_negative_elbo"]), color=colour, marker=marker, label=name)
     elbo.plot(epochs[best], valid[best], "o", color="tab:orange", mfc="none", ms=9, label="best valid")
-    elbo.set(title="-ELBO at KL weight 1", ylabel=unit)
+    elbo.set(title="-ELBO at KL weight 1" if latent else "NLL, exact", ylabel=unit)
     elbo.set_ylim(_limits(curve, "train_negative_elbo", "valid_negative_elbo"))
 
     parts = [("reconstruction", "tab:green", "reconstruction"), ("kl", "tab:purple", "KL")]
-    latent = any(curve["valid_kl"])
-    for name, colour, text in parts if latent else parts[:1]:
+    for name, colour, text in parts if latent else [("reconstruction", "tab:green", "-log p(x | T)")]:
         terms.plot(epochs, _gaps(curve[f"valid_{name}"]), color=colour, marker=marker, label=f"{text}, valid")
         terms.plot(epochs, _gaps(curve[f"train_{name}"]), color=colour, linestyle=":", label=f"{text}, train")
     shown = [f"{part}_{name}" for part in ("train", "valid") for name in ("reconstruction", "kl")]
-    terms.set(title="terms of the ELBO", ylabel=unit, ylim=(0, _limits(curve, *shown)[1]))
+    title_of_terms = "terms of the ELBO" if latent else "without the length, -log p(T)"
+    terms.set(title=title_of_terms, ylabel=unit, ylim=(0, _limits(curve, *shown)[1]))
 
     rate = schedule
     if latent:

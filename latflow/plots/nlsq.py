@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from latflow.flows import Affine, Autoregressive, NLSq
+from latflow.progress import Progress
+from latflow.seeds import seeded
 
 BY_HAND: Sequence[tuple[float, float, float, float, float]] = (
     (0.0, 0.25, 1.6, 0.1, 0.0),
@@ -48,26 +51,25 @@ def mixture_entropy() -> float:
 
 
 def fit_mixture(
-    flow: Autoregressive, steps: int = 1500, seed: int = 0, progress: Callable[[int], None] | None = None
+    flow: Autoregressive, steps: int = 1500, seed: int = 0, progress: Callable[[], None] = lambda: None
 ) -> float:
     """Fit by maximum likelihood on fresh samples; the NLL in nats on samples of its own."""
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(flow.parameters(), 5e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for step in range(steps):
+    for _ in range(steps):
         loss = -flow.log_prob(mixture(512, generator)).mean()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(flow.parameters(), 5.0)
         optimiser.step()
         schedule.step()
-        if progress is not None:
-            progress(step + 1)
+        progress()
     with torch.no_grad():
         return float(-flow.log_prob(mixture(20_000, generator)).mean())
 
 
-def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None] | None = None) -> Figure:
+def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Progress = lambda done, of: None) -> Figure:
     """The whole figure; `steps` of fitting for each of the two flows in (c, d)."""
     figure = Figure(figsize=(13, 3.4), layout="constrained")
     function, density, affine_axes, nlsq_axes = figure.subplots(1, 4)
@@ -90,13 +92,14 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Callable[[int], None
 
     axis = torch.linspace(-4.2, 4.2, 240)
     grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)
-    panels = [("c", affine_axes, Affine(), "affine", 0), ("d", nlsq_axes, NLSq(), "NLSq", steps)]
-    for letter, axes, scalar, name, done in panels:
-        torch.manual_seed(seed)
-        flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
-        nll = fit_mixture(
-            flow, steps, seed, None if progress is None else lambda n, done=done: progress(done + n)
-        )
+    done = count(1)
+    for letter, axes, scalar, name in (
+        ("c", affine_axes, Affine(), "affine"),
+        ("d", nlsq_axes, NLSq(), "NLSq"),
+    ):
+        with seeded(seed):
+            flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
+        nll = fit_mixture(flow, steps, seed, lambda: progress(next(done), 2 * steps))
         with torch.no_grad():
             p = flow.log_prob(grid).exp()
         axes.imshow(p.numpy(), origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from latflow.data.base import LOWEST, NOTES
+from latflow.data.base import LOWEST
+from latflow.data.export import sounding
 
 
 def roll_figure(rows: Sequence[tuple[np.ndarray, ...]], title: str = "") -> Figure:
     """A row for each (data, sample) or each (sample,) of (T, 88) rolls; only notes that occur in any are shown."""
-    sounding = np.flatnonzero(np.any([roll.any(0) for row in rows for roll in row], axis=0))
-    low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, NOTES - 1)
-    low, high = max(0, low - 2), min(NOTES - 1, high + 2)
+    low, high = sounding(roll for row in rows for roll in row)
     columns = (("data", "Blues"), ("sample", "Oranges"))[-len(rows[0]) :]
     figure = Figure(figsize=(5.5 * len(columns), 0.6 + 2.2 * len(rows)), layout="constrained")
     panels = figure.subplots(len(rows), len(columns), squeeze=False, sharey=True)

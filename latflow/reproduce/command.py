@@ -25,9 +25,14 @@ def reproduce(args: argparse.Namespace) -> int:
         )
     talks = int(os.environ.get("RANK", "0")) == 0  # the main one, if torchrun started several processes
 
+    folder = None if args.folder is None else Path(args.folder)
+
+    def status(name: str) -> str:
+        return run_status(folder if folder and name == presets[0].name else runs / name)
+
     def shown() -> list:
         found = read_results(results)
-        return [fill(table, args.small, found, lambda name: run_status(runs / name)) for table in tables]
+        return [fill(table, args.small, found, status) for table in tables]
 
     def write_all() -> None:
         if talks:
@@ -38,7 +43,6 @@ def reproduce(args: argparse.Namespace) -> int:
     if not args.show:
         from latflow.reproduce.work import reproduce as make
 
-        folder = None if args.folder is None else Path(args.folder)
         quiet = args.quiet or args.json
         finished = make(presets, runs, results, run=folder, quiet=quiet, done=write_all)
         write_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from latflow.reproduce.render import Shown, as_markdown, fill
+from latflow.reproduce.render import Shown, as_markdown, figure, fill
 from latflow.reproduce.result import Result, command
 from latflow.reproduce.tables import TABLES
 
@@ -12,13 +12,16 @@ HEAD = """\
 # Results
 
 This page is written by `latflow reproduce all --show --docs docs/results.md` from the files in `results/`, one for
-each run that was trained to its end and evaluated on the test set, once. A row without such a file says "not run". A
-number that was not measured is not printed.
+each run that was trained to its end and then evaluated on the test set. A row without such a file says "not run". A
+number that was not measured is not printed. Settings were chosen on validation data; where a row was trained again with
+better ones, its test set was read again, and the [log](log.md) says which rows and how often.
 
-Conventions: NLL = −Σ [log p(x | T) + log p(T)] / Σ (T + 1), in bits for text and nats for music; the interval is 1.96
-standard errors over test sequences; −ELBO = reconstruction + KL + length. Differences are ours minus the paper's, and
-stand only where model, sizes and data are the paper's. Minutes are those of the clock, of training and validation, on
-a machine that may have had other work. Where latflow differs from the paper: [deviations](deviations.md).
+Conventions: NLL = −Σ [log p(x | T) + log p(T)] / Σ (T + 1), in bits for text and nats for music. With K importance
+samples it is an upper bound on average, and the looser the fewer of the K are effective. The interval is 1.96 standard
+errors over test sequences; it leaves out the noise of the samples and of the seed, of which there is one.
+−ELBO = reconstruction + KL + length. Differences are ours minus the paper's, and stand only where model, sizes and data
+are the paper's. Minutes are those of the clock, of training and validation, on a machine that may have had other work.
+Where latflow differs from the paper: [deviations](deviations.md).
 """
 
 ANEW = """\
@@ -67,14 +70,24 @@ def _runs(results: Mapping[str, Result]) -> str:
     lines = [
         "## The runs",
         "",
-        "| run | command | epochs (best) | seed | NLL at K samples |",
-        "|---|---|--:|--:|---|",
+        "The KL weight is that of the training at the best epoch; validation and test have weight 1.",
+        "",
+        "| run | command | epochs (best) | updates | KL weight | seed | NLL at K samples |",
+        "|---|---|--:|--:|--:|--:|---|",
     ]
     for name, result in results.items():
         at = result.metrics.get("nll_at") or {}
-        ladder = ", ".join(f"{k}: {value:.4f}" for k, value in at.items()) if len(at) > 1 else "exact"
-        epochs = f"{result.epochs} ({result.best_epoch})"
-        lines.append(
-            f"| {name} | `{command(name, result.trained_with)}` | {epochs} | {result.seed} | {ladder} |"
+        ladder = ", ".join(f"{k}: {figure(value)}" for k, value in at.items()) if len(at) > 1 else "exact"
+        curve, best = result.curve, result.best_epoch
+        weight = "" if ladder == "exact" else f"{curve['kl_weight'][best - 1]:.2f}"
+        cells = (
+            name,
+            f"`{command(name, result.trained_with)}`",
+            f"{result.epochs} ({best})",
+            f"{curve['updates'][-1]:,}",
+            weight,
+            str(result.seed),
+            ladder,
         )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

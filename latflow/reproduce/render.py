@@ -7,14 +7,16 @@ data. Other sizes are marked and have no difference; what was not run says so; w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from latflow.config import flatten
 from latflow.data.files import writing
 from latflow.presets import PAPER
-from latflow.reproduce.result import Result
+from latflow.reproduce.result import NO_MATTER, TERMS, Result
 from latflow.reproduce.tables import Part, Row, Table
 
 Status = Callable[[str], str]
@@ -161,25 +163,43 @@ def grid(shown: Shown, block: Block) -> Grid:
     header += ["-ELBO", "reconst.", "KL", "length"]
     if split:
         header += ["paper's reconst., KL"]
-    header += ["eff. samples", "parameters", "minutes"]
+    header += ["eff. samples", "parameters", "epochs", "minutes"]
     sources = "; ".join(f"{line.title}: {line.source}" for line in block.lines if line.status == "quoted")
     quoted = f"{QUOTED} ({sources})"
-    rows = [_cells(shown, line, truth, split, quoted, note) for line in block.lines]
+    rows = [_cells(shown, block, line, split, quoted, note) for line in block.lines]
     keep = [i for i in range(len(header)) if i < 2 or any(row[i] for row in rows)]
     return Grid([header[i] for i in keep], [[row[i] for i in keep] for row in rows], notes)
 
 
+def _otherwise(shown: Shown, block: Block, line: Line) -> str:
+    """How a small model's training differs from that of AF / AF beside it, in what presets say of both."""
+    beside = next((x.result for x in block.lines if x.preset == f"{block.corpus}-af-af-small"), None)
+    if not shown.small or line.result is None or beside is None:
+        return ""
+    ours, theirs = flatten(line.result.trained_with), flatten(beside.trained_with)
+    names = [name for name in ours if name.startswith("train.") and name not in NO_MATTER]
+    if ours["model.kind"] == "lstm":
+        names = [name for name in names if not name.startswith("train.kl_")]
+    words = [
+        f"{name} {_word(ours[name])}, not {_word(theirs[name])}"
+        for name in names
+        if ours[name] != theirs[name]
+    ]
+    return f"trained otherwise than AF / AF: {'; '.join(words)}" if words else ""
+
+
 def _cells(
-    shown: Shown, line: Line, truth: bool, split: bool, quoted: str, note: Callable[[str], str]
+    shown: Shown, block: Block, line: Line, split: bool, quoted: str, note: Callable[[str], str]
 ) -> list[str]:
+    truth = shown.table.truth
     paper = "" if line.paper is None else f"{line.paper:.2f}"
     if line.status == "quoted":
         mark = note(quoted)
-        return [f"{line.title} {mark}", "quoted", "", paper, *[""] * (5 + split + 3)]
+        return [f"{line.title} {mark}", "quoted", "", paper, *[""] * (5 + split + 4)]
     paper_split = [_paper_split(line)] if split else []
     if line.result is None:
         middle = ["", ""] if truth else [paper, ""]
-        return [line.title, line.status, "", *middle, *[""] * 4, *paper_split, "", "", ""]
+        return [line.title, line.status, "", *middle, *[""] * 4, *paper_split, *[""] * 4]
     r, m = line.result, line.result.metrics
     title = line.title
     if shown.table.sizes and not line.comparable:
@@ -189,6 +209,8 @@ def _cells(
             f"{name} {_word(ours)} (preset: {_word(theirs)})" for name, (ours, theirs) in r.changes.items()
         )
         title += " " + note(f"not as the preset: {words}")
+    if otherwise := _otherwise(shown, block, line):
+        title += f" {note(otherwise)}"
     cells = [title, f"{m['nll']:.4f}", "" if m.get("nll_error") is None else f"± {1.96 * m['nll_error']:.4f}"]
     if truth:
         known = m.get("truth") or {}
@@ -197,12 +219,11 @@ def _cells(
     else:
         cells += [paper, "" if line.difference is None else f"{line.difference:+.2f}"]
     exact = m["samples"] == 1
-    terms = ("negative_elbo", "reconstruction", "kl", "length")
-    cells += ["-" if exact and name != "length" else f"{m[name]:.4f}" for name in terms]
+    cells += ["-" if exact and name != "length" else figure(m[name]) for name in TERMS]
     cells += paper_split
     effective = "exact" if exact else f"{m['effective_samples']:.1f} of {m['samples']}"
     where = note(f"on {r.hardware}, torch {r.versions.get('torch', '?')}")
-    return [*cells, effective, f"{r.parameters:,}", f"{r.minutes:.1f} {where}"]
+    return [*cells, effective, f"{r.parameters:,}", str(r.epochs), f"{r.minutes:.1f} {where}"]
 
 
 QUOTED = "figures of other systems as the paper quotes them, not measured by us"
@@ -218,6 +239,11 @@ def _paper_split(line: Line) -> str:
 
 def _word(value: Any) -> str:
     return "unset" if value is None else str(value)
+
+
+def figure(value: float | None) -> str:
+    """A number of a result file, where one that is not finite is None."""
+    return "not finite" if value is None else f"{value:.4f}"
 
 
 def about(shown: Shown) -> str:
@@ -295,31 +321,37 @@ LATEX = {
 
 def latex_escape(text: str) -> str:
     """Text that LaTeX prints as it stands."""
+    text = re.sub(r'"([^"]*)"', r"``\1''", text)
     return "".join(LATEX.get(character, character) for character in text)
 
 
 def as_latex(shown: Shown) -> str:
-    """A table environment with booktabs rules."""
-    out = [
-        r"\begin{table}",
-        r"\centering",
-        r"\small",
-        f"\\caption{{{latex_escape(f'{shown.title}. {about(shown)}')}}}",
-    ]
+    """A float over both columns for each corpus, with the rules of booktabs."""
+    out = []
     for block in shown.blocks:
         cells = grid(shown, block)
-        columns = len(cells.header)
-        out += [rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}", r"\toprule"]
-        if len(shown.blocks) > 1:
-            out += [rf"\multicolumn{{{columns}}}{{l}}{{{latex_escape(block.title)}}} \\", r"\midrule"]
+        title = shown.title if len(shown.blocks) == 1 else f"{shown.title}, {block.title}"
         rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (cells.header, *cells.rows)]
-        out += [rows[0], r"\midrule", *rows[1:], r"\bottomrule", r"\end{tabular}", ""]
         out += [
-            rf"{{\footnotesize [{i}] {latex_escape(note)}}}\par"
-            for i, note in enumerate(cells.notes, start=1)
+            r"\begin{table*}",
+            r"\centering",
+            r"\footnotesize",
+            r"\setlength{\tabcolsep}{3pt}",
+            f"\\caption{{{latex_escape(f'{title}. {about(shown)}')}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(cells.header) - 1)}}}",
+            r"\toprule",
+            rows[0],
+            r"\midrule",
+            *rows[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+            r"\raggedright",
+            *(rf"[{i}] {latex_escape(note)}\par" for i, note in enumerate(cells.notes, start=1)),
+            r"\end{table*}",
+            "",
         ]
-    out.append(r"\end{table}")
-    return "\n".join(out) + "\n"
+    return "\n".join(out)
 
 
 def _latex_cell(text: str) -> str:

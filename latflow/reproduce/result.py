@@ -99,23 +99,43 @@ class Result:
         if missing:
             raise LatflowError(f"{path} is damaged: it has no {missing[0]}")
         result = cls(**{name: raw[name] for name in names})
-        for name in (
-            "nll",
-            "negative_elbo",
-            "reconstruction",
-            "kl",
-            "length",
-            "samples",
-            "sequences",
-            "unit",
-        ):
-            if name not in result.metrics:
-                raise LatflowError(f"{path} is damaged: its metrics have no {name}")
         try:
-            _ = result.trained_with
+            _check(result)
         except LatflowError as error:
             raise LatflowError(f"{path} is damaged: {error}") from None
         return result
+
+
+TERMS = ("negative_elbo", "reconstruction", "kl", "length")
+METRICS = {
+    (int, float): ("nll", "samples", "sequences", "effective_samples"),
+    (int, float, type(None)): TERMS,  # None: not finite
+    (str,): ("unit", "step_name"),
+}
+"""What every result has in its metrics."""
+PLACES = ("epoch", "updates", "kl_weight", "lr", "seconds")
+COLUMNS = (*PLACES, *(f"{part}_{name}" for part in ("train", "valid") for name in TERMS))
+"""What every curve has."""
+
+
+def _check(result: Result) -> None:
+    """That what tables and figures are made of is there, and of the right kind."""
+    _ = result.trained_with
+    metrics, curve = result.metrics, result.curve
+    if not isinstance(metrics, dict) or not isinstance(curve, dict):
+        raise LatflowError("its metrics and its curve must be objects")
+    for kinds, names in METRICS.items():
+        for name in names:
+            if name not in metrics:
+                raise LatflowError(f"its metrics have no {name}")
+            if not isinstance(metrics[name], kinds):
+                raise LatflowError(f"{name} in its metrics is {metrics[name]!r}")
+    for name in COLUMNS:
+        column = curve.get(name)
+        if not isinstance(column, list) or len(column) != result.epochs:
+            raise LatflowError(f"its curve has no column {name} of {result.epochs} epochs")
+        if not all(value is None or isinstance(value, int | float) for value in column):
+            raise LatflowError(f"the column {name} of its curve has what is no number")
 
 
 def changes(preset: str, config: Config) -> dict[str, tuple[Any, Any]]:
@@ -174,7 +194,7 @@ def curve_of(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
     rows = []
     for line in lines:
         if line.get("kind") == "epoch":
-            row = {name: line.get(name) for name in ("epoch", "updates", "kl_weight", "lr", "seconds")}
+            row = {name: line.get(name) for name in PLACES}
             for part in ("train", "valid"):
                 row |= {f"{part}_{name}": value for name, value in line.get(part, {}).items()}
             rows.append(row)
@@ -195,12 +215,15 @@ def run_status(folder: Path) -> str:
     if not (folder / "run.json").is_file():
         return "not run"
     try:
-        epochs = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))).train.epochs
+        config = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))).train
         path = folder / "metrics.jsonl"
         lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-        done = max(
-            (line["epoch"] for line in map(json.loads, lines) if line.get("kind") == "epoch"), default=0
-        )
+        done = [line for line in map(json.loads, lines) if line.get("kind") == "epoch"]
+        idle = 0  # as the trainer counts them
+        for line in done:
+            idle = 0 if line["best"] or line["kl_weight"] < 1 else idle + 1
     except (OSError, ValueError, KeyError, LatflowError) as error:
         raise LatflowError(f"the run at {folder} is damaged: {error}") from None
-    return "trained, not evaluated" if done >= epochs else f"unfinished: {done} of {epochs} epochs"
+    if len(done) >= config.epochs or (config.early_stop and idle >= config.early_stop):
+        return "trained, not evaluated"
+    return f"unfinished: {len(done)} of {config.epochs} epochs"

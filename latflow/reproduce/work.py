@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
+import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from latflow import data
 from latflow.config import Config, get, to_dict
-from latflow.distributed import World, join
-from latflow.errors import LatflowError
+from latflow.distributed import World, hardware, join
+from latflow.errors import LatflowError, LatflowWarning
 from latflow.evaluate import evaluate
 from latflow.presets import Preset
+from latflow.progress import counting
 from latflow.report import Reporter
 from latflow.reproduce.result import Result, best_index, command, curve_of, result_path
 from latflow.run import Run, portable
@@ -37,14 +37,22 @@ def reproduce(
 ) -> bool:
     """Row by row, the result of each: the file if it is there, else train, or go on, and evaluate.
 
-    `run` is the folder of the only preset's run, if it is not RUNS/PRESET. False: interrupted, the same call goes on.
-    `done` is called after each new result.
+    `run` is the folder of the only preset's run, trained before, if it is not RUNS/PRESET. False: interrupted, the same
+    call goes on. `done` is called after each new result.
     """
+    if run is not None:
+        Run.open(run)  # a name that was mistyped is not a run to begin
     for preset in presets:
         path = result_path(results, preset.name)
         if path.is_file():
             Result.read(path)
             _say(f"{preset.name}: have {path}", quiet)
+            if run is not None:
+                warnings.warn(
+                    f"{path} is there, so {run} is not evaluated; give another folder for results with --results",
+                    LatflowWarning,
+                    stacklevel=2,
+                )
             continue
         folder = run or runs / preset.name
         _say(f"{preset.name}: {'going on with' if folder.exists() else 'training in'} {folder}", quiet)
@@ -98,15 +106,23 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
             _say(
                 f"{preset.name}: evaluating {len(corpus.splits['test'])} test sequences, K = {SAMPLES}", quiet
             )
-        metrics = evaluate(
-            model,
-            corpus.splits["test"],
-            samples=SAMPLES,
-            world=world,
-            truth=None if corpus.truth is None else corpus.truth["test"],
+        with counting("evaluating, batches", quiet=not world.main) as tell:
+            metrics = evaluate(
+                model,
+                corpus.splits["test"],
+                samples=SAMPLES,
+                world=world,
+                truth=None if corpus.truth is None else corpus.truth["test"],
+                progress=tell,
+            )
+        here = hardware(world)
+    if not math.isfinite(metrics.nll):
+        raise LatflowError(
+            f"the NLL of the run at {run.folder} on the test set is {metrics.nll}: no result was written; "
+            "train it anew, with a lower train.lr or train.clip"
         )
-        device = world.device
-    curve = curve_of(run.metrics())
+    lines = run.metrics()
+    curve = curve_of(lines)
     if not curve:
         raise LatflowError(f"the run at {run.folder} has no epoch in its metrics.jsonl")
     about = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
@@ -118,7 +134,7 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
         best_epoch=1 + best_index(curve["valid_negative_elbo"]),
         minutes=(curve["seconds"][-1] or 0.0) / 60,
         parameters=sum(p.numel() for p in model.parameters()),
-        hardware=hardware(device),
+        hardware=_trained_on(lines) or here,  # a run of before that was recorded: where it is evaluated
         versions=about.get("versions", {}),
         metrics=metrics.to_dict(),
         config=to_dict(portable(run.config)),
@@ -126,18 +142,9 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
     )
 
 
-def hardware(device: torch.device) -> str:
-    """What computes here, in a few words: the GPU, or the processor and the threads in use."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            name = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    threads = torch.get_num_threads()
-    return f"{name}, {threads} of {os.cpu_count()} threads"
+def _trained_on(lines: list[dict[str, Any]]) -> str:
+    """What computed the epochs of a run, in their order."""
+    return ", then ".join(dict.fromkeys(line["hardware"] for line in lines if line.get("hardware")))
 
 
 def _say(text: str, quiet: bool, stream: object = None) -> None:

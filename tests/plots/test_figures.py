@@ -162,6 +162,7 @@ def test_curves_of_a_run_and_of_its_result(lstm_run, tmp_path):
     save(figure, tmp_path / "curves")
     column = curve["valid_negative_elbo"]
     assert len(figure.axes) == 3  # no KL weight for a model without KL
+    assert "ELBO" not in " ".join(axes.get_title() for axes in figure.axes)
     short = curves_figure({name: values[:1] for name, values in curve.items()}, "bits")
     assert short.axes[0].get_xlim() == (0, 2)
     diverged = {**curve, "valid_negative_elbo": [None, *column[1:]]}
@@ -244,6 +245,7 @@ def test_the_command_draws_what_a_run_holds(lstm_run, tmp_path, capsys):
     [
         (["curves", "nowhere"], "no run at nowhere"),
         (["nlsq", "--steps", "0"], "--steps is 0; it must be 1 or more"),
+        (["nlsq", "--steps", "1", "--out", "x.pdf"], "x.pdf: .pdf is not written; accepted: a name"),
     ],
 )
 def test_mistakes_are_one_line(words, message, capsys):

@@ -7,7 +7,7 @@ from typing import Any
 
 from latflow.config import evolve, to_dict
 from latflow.presets import find
-from latflow.reproduce.result import Result
+from latflow.reproduce.result import COLUMNS, Result
 from latflow.reproduce.tables import command_of
 
 
@@ -43,7 +43,7 @@ def fake(preset: str, nll: float = 1.5, changes: dict[str, Any] | None = None, *
         versions={"torch": "2.9.0"},
         metrics={**known, **metrics},
         config=to_dict(config),
-        curve={"epoch": [1, 2], "seconds": [90.0, 195.0]},
+        curve={name: [90.0, 195.0] for name in COLUMNS},
     )
 
 

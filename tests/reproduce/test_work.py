@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from latflow import data
 from latflow.cli import main
-from latflow.errors import LatflowError
+from latflow.errors import LatflowError, LatflowWarning
 from latflow.presets import PRESETS, Preset
 from latflow.report import Reporter
 from latflow.reproduce import work
 from latflow.reproduce.result import Result, read_results, run_status
 from latflow.reproduce.work import reproduce
+from latflow.run import Run
+from latflow.train import train
 from tests.training.tiny import config
 
 
@@ -100,7 +103,75 @@ def test_a_run_of_another_model_is_refused(tiny, tmp_path):
             reproduce([row], runs, tmp_path / "results", run=runs / "hmm-af-af", quiet=True)
 
 
+def test_a_folder_named_for_a_row_must_be_a_run(tiny, tmp_path):
+    with pytest.raises(LatflowError, match=r"no run at .*typo"):
+        reproduce([tiny], tmp_path / "runs", tmp_path / "results", run=tmp_path / "typo", quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_named_for_a_row_that_has_a_result_is_not_silently_left_out(tiny, tmp_path):
+    runs, results = tmp_path / "runs", tmp_path / "results"
+    assert reproduce([tiny], runs, results, quiet=True)
+    with pytest.warns(LatflowWarning, match="is there, so .* is not evaluated; give another folder"):
+        assert reproduce([tiny], runs, results, run=runs / "hmm-af-af", quiet=True)
+
+
+def test_a_likelihood_that_is_not_finite_is_no_result(tiny, tmp_path, monkeypatch):
+    """Written, it would stand in the way of every table with that row."""
+    whole = work.evaluate
+    monkeypatch.setattr(
+        work, "evaluate", lambda *args, **options: replace(whole(*args, **options), nll=float("inf"))
+    )
+    with pytest.raises(LatflowError, match="on the test set is inf: no result was written"):
+        reproduce([tiny], tmp_path / "runs", tmp_path / "results", quiet=True)
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_hardware_is_that_of_the_training(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("latflow.train.hardware", lambda world: "a large machine")
+    runs = tmp_path / "runs"
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "Reporter", Interrupting)
+        assert not reproduce([tiny], runs, tmp_path / "results", quiet=True)
+    monkeypatch.setattr("latflow.train.hardware", lambda world: "a small one")
+    assert reproduce([tiny], runs, tmp_path / "results", quiet=True)
+    assert (
+        Result.read(tmp_path / "results" / "hmm-af-af.json").hardware == "a large machine, then a small one"
+    )
+
+
+def test_a_run_that_stopped_early_is_trained(tmp_path):
+    """The rate is so small that only the first epoch is the best."""
+    settings = config("hmm-lstm", train__epochs=9, train__early_stop=2, train__lr=1e-12)
+    run, finished = train(settings, tmp_path / "run")
+    assert finished
+    epochs = [line for line in run.metrics() if line["kind"] == "epoch"]
+    assert len(epochs) < 9
+    assert run_status(run.folder) == "trained, not evaluated"
+    whole = (run.folder / "metrics.jsonl").read_text()
+    (run.folder / "metrics.jsonl").write_text(whole[: whole.rindex("\n", 0, -1) + 1])
+    assert run_status(run.folder) == f"unfinished: {len(epochs) - 1} of 9 epochs"
+
+
 # The command.
+
+
+def test_an_unfinished_run_in_a_folder_of_its_own_is_shown(tmp_path, capsys):
+    """Of the one row that is chosen; the others stand where they always do."""
+    settings = PRESETS["hmm-lstm"].config
+    run = Run.create(tmp_path / "mine", settings, data.load(config("hmm-lstm").data).spec, "hmm-lstm")
+    where = [
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        str(tmp_path / "results"),
+        "--run",
+        str(run.folder),
+    ]
+    assert main(["reproduce", "synthetic", "--only", "hmm-lstm", "--show", *where]) == 0
+    text = capsys.readouterr().out
+    assert "unfinished: 0 of 5 epochs" in text
+    assert text.count("not run") == 11
 
 
 def test_the_command_makes_a_row_prints_the_table_and_writes_it(tmp_path, monkeypatch, capsys):

@@ -118,7 +118,7 @@ def test_small_rows_differ_as_the_rows_do(row):
 @pytest.mark.parametrize("row", ["lstm", "af-af"])
 def test_long_rows_have_more_passes_and_nothing_else(row):
     found = difference(f"ptb-{row}-long", find(f"ptb-{row}-small").config)
-    assert found == {"train.epochs": 8, "train.lr_decay": 4}
+    assert found == {"train.epochs": 14, "train.lr_decay": 14}
 
 
 # Training sequences of each corpus, as `latflow data stats` counts them.
