@@ -21,8 +21,8 @@ class DataConfig:
     data_dir: str | None = None
     """Where the corpora lie; otherwise $LATFLOW_DATA, then the cache folder, then a download."""
     max_length: int | None = None
-    """Leave out longer sequences; unset: 288 for ptb, and an error beyond 20000 in a user's own. Not for
-    hmm and chords, which draw their own lengths."""
+    """Leave out longer sequences; unset: 288 for ptb, and an error beyond 20000 in a user's own lines of text or
+    tokens. Not for hmm and chords, which draw their own lengths."""
     chunk: int = 0
     """text: cut every N characters, line ends included; 0: one sequence per line."""
     valid_fraction: float = 0.1
@@ -40,7 +40,8 @@ class DataConfig:
     transpose: int = 0
     """music, training only: shift each piece at random by up to this many semitones."""
     crop: int = 0
-    """music, training only: a random stretch of this many steps of each longer piece; 0: whole pieces."""
+    """music, training only: a random stretch of this many steps of each longer piece, as if it were a whole one; 0:
+    whole pieces. Places further in than that are then never trained."""
     train_size: int = 0
     """hmm, chords: sequences to draw for training; 0: the set's own number."""
     eval_size: int = 0
@@ -187,8 +188,11 @@ class Config:
                     upper = f" to {high:g}" if math.isfinite(high) else " or more"
                     raise LatflowError(f"{name} is {number}; accepted: {low:g}{upper}")
         prior, latent = self.model.prior, self.model.latent_size
-        if not 0 < prior.alpha < 1:
-            raise LatflowError(f"model.prior.alpha is {prior.alpha}; it must lie between 0 and 1")
+        if not 0 < prior.alpha <= 0.9999:
+            raise LatflowError(
+                f"model.prior.alpha is {prior.alpha}; it must lie above 0 and not above 0.9999, for NLSq's least "
+                "slope is 1 - alpha and float32 cannot tell a smaller one from none"
+            )
         if self.model.kind == "latent" and prior.hidden == "af" and prior.network_units < latent:
             raise LatflowError(
                 f"model.prior.network_units is {prior.network_units}; a masked network needs one for each of the "
@@ -323,7 +327,7 @@ def _value(hint: Any, value: Any, name: str) -> Any:
         if isinstance(value, (list, tuple)) and len(value) == len(options):
             return tuple(_value(option, part, name) for option, part in zip(options, value, strict=True))
         raise LatflowError(f"config: {name} is {value!r}; it must be a list of {len(options)} numbers")
-    if hint is float and type(value) is int:
+    if hint is float and type(value) is int and abs(value) < 2**63:
         return float(value)
     if type(value) is not hint:
         kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]

@@ -31,7 +31,7 @@ from latflow.progress import Progress
 from latflow.seeds import seeded
 
 ROWS = 20_000
-"""Steps x samples computed at once, which bounds the memory whatever K and the lengths are."""
+"""Steps x samples computed at once, one sample of a batch at least: memory does not grow with K."""
 
 NATS_PER_UNIT = {"bits": math.log(2), "nats": 1.0}
 
@@ -209,6 +209,8 @@ def _error(nats: np.ndarray, count: np.ndarray) -> float:
     """Standard error of Σ nats / Σ count over sequences."""
     n = len(nats)
     if n < 2:
+        return math.nan
+    if not np.isfinite(nats).all():
         return math.nan
     residual = nats - nats.sum() / count.sum() * count
     return float(np.sqrt(n / (n - 1) * np.square(residual).sum()) / count.sum())

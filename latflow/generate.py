@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -53,14 +53,15 @@ def sample(
 
 def score(
     model: SequenceModel,
-    sequences: list[np.ndarray],
+    sequences: Sequence[Any],
     *,
     samples: int = 50,
     batch_size: int = 32,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The negative log-likelihood of each sequence, in the unit of the data, in the order given.
+    """The negative log-likelihood of each sequence, in the unit of the data, in the order given: arrays as
+    `DataSpec.encode` gives them, or what it takes (strings, lists of tokens, rolls).
 
     nll is -log p(x | T) - log p(T), nll_per_step is that / (T + 1). The baseline's steps are exact, -log p(x_t | x_<t,
     T); for a latent model they are the terms of the bound, -log p(x_t | z) + log q(z_t | x) - log p(z_t | z_<t), the
@@ -71,6 +72,7 @@ def score(
     if samples < 1 or batch_size < 1:
         raise LatflowError(f"{samples} samples, {batch_size} sequences at a time; both must be 1 or more")
     longest = model.spec.max_T
+    sequences = [x if isinstance(x, np.ndarray) else model.spec.encode(x) for x in sequences]
     keys = [(x.shape, x.dtype, x.tobytes()) for x in sequences]
     distinct = {key: x for key, x in zip(keys, sequences, strict=True) if 1 <= len(x) <= longest}
     order = sorted(distinct, key=lambda key: len(distinct[key]))
@@ -177,22 +179,25 @@ def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: 
     """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several."""
     from latflow.data.export import save_png, save_wav
     from latflow.data.files import file_stem, writing
-    from latflow.data.midi import write_midi
+    from latflow.data.midi import SLOWEST, write_midi
 
     if spec.kind != "music":
         with writing(out) as path:
             path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
         return [out]
     stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
-    # A grid in seconds is written as beats of the tempo that gives its steps their length.
-    tempo = 120.0 if config.steps_per_second is None else 60 * config.steps_per_second / config.steps_per_beat
+    per_beat, tempo = config.steps_per_beat, 120.0
+    if config.steps_per_second is not None:
+        # Written as beats of the tempo that gives steps their length, of which MIDI has four a minute or more.
+        per_beat = max(1, min(per_beat, int(60 * config.steps_per_second / SLOWEST)))
+        tempo = max(SLOWEST, 60 * config.steps_per_second / per_beat)
     written = []
     for number, roll in enumerate(samples, start=1):
         name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
         roll = roll.astype(np.uint8)
         paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
-        write_midi(paths[0], roll, config.steps_per_beat, tempo)
-        save_wav(paths[1], roll, config.steps_per_beat, tempo)
+        write_midi(paths[0], roll, per_beat, tempo)
+        save_wav(paths[1], roll, per_beat, tempo)
         save_png(paths[2], roll)
         written += paths
     return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ SECONDS = 10.0
 
 @contextmanager
 def counting(label: str, quiet: bool = False) -> Iterator[Progress]:
-    """While the block runs, what is told is shown; `quiet` shows nothing."""
+    """While the block runs, what is told is shown; `quiet`, or in any process but the first of many, nothing is."""
+    quiet = quiet or os.environ.get("RANK", "0") != "0"
     if not quiet and sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import Progress as Bar
@@ -40,8 +42,8 @@ def counting(label: str, quiet: bool = False) -> Iterator[Progress]:
 
 
 def track(items: Sequence[T], label: str) -> Iterator[T]:
-    """The items, shown while they are worked through."""
-    with counting(label) as tell:
+    """The items, with a bar on a terminal while they are worked through."""
+    with counting(label, quiet=not sys.stderr.isatty()) as tell:
         for done, item in enumerate(items, start=1):
             yield item
             tell(done, len(items))

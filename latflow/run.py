@@ -21,7 +21,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 import latflow
 from latflow import shipped
 from latflow.config import Config, evolve, from_dict, to_dict
-from latflow.data.base import DataSpec
+from latflow.data.base import Corpus, DataSpec
 from latflow.data.files import replacing
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
@@ -57,9 +57,18 @@ class Run:
     config: Config
     spec: DataSpec
     preset: str | None
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """A hash of each split of the data, as `Corpus.contents` gave it; empty where it was not recorded."""
 
     @classmethod
-    def create(cls, folder: str | Path, config: Config, spec: DataSpec, preset: str | None = None) -> Run:
+    def create(
+        cls,
+        folder: str | Path,
+        config: Config,
+        spec: DataSpec,
+        preset: str | None = None,
+        contents: Mapping[str, str] | None = None,
+    ) -> Run:
         """A new folder, which appears complete or not at all."""
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -76,6 +85,7 @@ class Run:
                 "numpy": numpy.__version__,
                 "safetensors": safetensors.__version__,
             },
+            "data": dict(contents or {}),
         }
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +100,7 @@ class Run:
                 shutil.rmtree(new, ignore_errors=True)
         except OSError as error:
             raise LatflowError(f"cannot make the run's folder {folder}: {error.strerror or error}") from None
-        return cls(folder, config, spec, preset)
+        return cls(folder, config, spec, preset, dict(contents or {}))
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -111,8 +121,29 @@ class Run:
             config, spec = from_dict(given), DataSpec.from_dict(data)
         except LatflowError as error:
             raise LatflowError(f"the run at {folder} is damaged: {error}") from None
-        preset = about.get("preset")
-        return cls(folder, config, spec, preset if isinstance(preset, str) else None)
+        preset, contents = about.get("preset"), about.get("data")
+        return cls(
+            folder,
+            config,
+            spec,
+            preset if isinstance(preset, str) else None,
+            contents if isinstance(contents, dict) else {},
+        )
+
+    def check_data(self, corpus: Corpus) -> None:
+        """That the data here is what this run was trained on: symbols, lengths, and every sequence of every split."""
+        what = ""
+        if corpus.spec != self.spec:
+            what = "its symbols or lengths are others"
+        elif self.contents:
+            own = corpus.contents()
+            what = ", ".join(name for name in own if own[name] != self.contents.get(name))
+            what = what and f"other sequences, or another order, in {what}"
+        if what:
+            raise LatflowError(
+                f"the data {corpus.name!r} here ({corpus.origin}) is not what the run at {self.folder} was "
+                f"trained on: {what}"
+            )
 
     def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Tensors and what JSON can hold, as one file, at once. If that fails the file before it stays."""
@@ -138,7 +169,7 @@ class Run:
             whole = metadata["crc32"] == str(_crc32(tensors))
         except FileNotFoundError:
             raise LatflowError(f"the run at {self.folder} has no {name} yet") from None
-        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError, RecursionError) as error:
             raise LatflowError(f"{path} is damaged: {error}") from None
         if not whole:
             raise LatflowError(f"{path} is damaged: its checksum is not that of its content")
@@ -201,6 +232,9 @@ class Run:
                 f"the run at {self.folder} holds no weights yet; train it with --resume {self.folder}"
             )
         set_weights(model, tensors, str(self.folder))
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise LatflowError(f"the run at {self.folder} has weights that are not finite ({name})")
         return model.eval()
 
     def append(self, line: Mapping[str, Any]) -> int:
@@ -226,9 +260,13 @@ class Run:
         path = self.folder / METRICS
         lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
         try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
+            found = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError) as error:
             raise LatflowError(f"{path} is damaged: {error}") from None
+        for number, line in enumerate(found, start=1):
+            if not isinstance(line, dict) or "kind" not in line:
+                raise LatflowError(f"{path} is damaged: line {number} has no kind")
+        return found
 
 
 def load(folder: str | Path, weights: str = "best") -> SequenceModel:
@@ -240,12 +278,18 @@ def load(folder: str | Path, weights: str = "best") -> SequenceModel:
 
 
 def save(
-    model: SequenceModel, folder: str | Path, config: Config, *, preset: str | None = None, half: bool = False
+    model: SequenceModel,
+    folder: str | Path,
+    config: Config,
+    *,
+    preset: str | None = None,
+    contents: Mapping[str, str] | None = None,
+    half: bool = False,
 ) -> Run:
     """A model alone as a folder that `load` reads: to share, without trainer state or paths of this machine.
 
     `config` built the model. With `half` the weights are float16, half the size; the model that is loaded computes
-    in float32 all the same.
+    in float32 all the same. `contents` is what `Run.contents` says of the data, for `latflow evaluate` to compare.
     """
     if Path(folder).exists():
         raise LatflowError(f"{folder} exists already; name a folder that does not")
@@ -258,7 +302,7 @@ def save(
         shapes = f"{own.get(name, 'missing')} in the model, {built.get(name, 'missing')} by the config"
         raise LatflowError(f"this config did not build this model: {name} is {shapes}")
     weights = halved(weights_of(model)) if half else weights_of(model)
-    run = Run.create(folder, portable(config), model.spec, preset)
+    run = Run.create(folder, portable(config), model.spec, preset, contents)
     run.save(WEIGHTS, weights, {})
     return run
 
@@ -322,7 +366,7 @@ def _write_json(path: Path, value: Any) -> None:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LatflowError(
             f"the run at {path.parent} is damaged: {path.name} cannot be read ({error})"
         ) from None

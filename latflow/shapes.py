@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
+    # To type checkers a shaped tensor is a tensor, whether jaxtyping is there or not.
+    from typing import Annotated as Bool
+    from typing import Annotated as Float
+    from typing import Annotated as Int
 else:
     try:
         from jaxtyping import Bool, Float, Int

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -273,8 +273,10 @@ class Trainer:
 
     def _average(self) -> None:
         if self.ema is not None:
+            n = self.state.updates
+            decay = min(self.config.ema, (1 + n) / (10 + n))  # of the first steps little is kept
             for name, now in weights_of(self.model).items():
-                self.ema[name].lerp_(now, 1 - self.config.ema)
+                self.ema[name].lerp_(now, 1 - decay)
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -369,14 +371,19 @@ def train(
     reporter: Reporter | None = None,
 ) -> tuple[Run, bool]:
     """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted)."""
-    config = from_dict(to_dict(config))  # wrong types are found before there is a folder
+    given = from_dict(to_dict(config))  # wrong types are found before there is a folder
+    config = replace(given, data=data.anchored(given.data))
     with join(config.train.device) as world:
         corpus = data.load(config.data)
         made = None
         if world.main:
             made = str(
                 Run.create(
-                    folder or free_folder(preset or config.data.name), config, corpus.spec, preset
+                    folder or free_folder(preset or given.data.name),
+                    config,
+                    corpus.spec,
+                    preset,
+                    corpus.contents(),
                 ).folder
             )
         return _fit(Run.open(world.same_everywhere(made) or ""), corpus, world, reporter)
@@ -392,8 +399,7 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run
         )
     with join(run.config.train.device) as world:
         corpus = data.load(run.config.data)
-        if corpus.spec != run.spec:
-            raise LatflowError(f"the data {corpus.name!r} is no longer what the run at {folder} began with")
+        run.check_data(corpus)
         return _fit(run, corpus, world, reporter)
 
 

@@ -43,6 +43,34 @@ FILES = [
 ]
 
 
+# From below: nobody imports what stands further down in this list.
+LEVELS = [
+    {"run", "train", "optimize", "evaluate", "generate", "report"},
+    {"reproduce", "plots"},
+    {"demo", "bench"},
+    {"cli"},
+]
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("level", range(len(LEVELS)))
+def test_a_level_knows_none_above_it(level):
+    above = {part for parts in LEVELS[level + 1 :] for part in parts}
+    files = [path for path in PACKAGE.rglob("*.py") if part_of(path) in LEVELS[level]]
+    assert {part_of(path) for path in files} == LEVELS[level]
+    for path in files:
+        assert not {name.partition(".")[0] for name in imports(path)} & above, path
+
+
+def test_the_page_names_every_part():
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = {part_of(path) for path in PACKAGE.rglob("*.py")} - {"__init__", "__main__"}
+    assert [part for part in sorted(parts) if f"{part}.py" not in page and f"{part}/" not in page] == []
+
+
 def test_the_parts_are_there():
     assert {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in FILES} == set(ALLOWED)
 
@@ -79,11 +107,13 @@ def test_what_answers_at_once_imports_nothing_heavy(name):
         "jsonargparse",
         "latflow.flows",
         "latflow.models",
+        "latflow.data",
+        "latflow.run",
         "latflow.train",
     }
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = (
-                [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            )
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or "", *(f"{node.module}.{name}" for name in names)]
             assert not [n for n in names for part in heavy if n == part or n.startswith(f"{part}.")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from latflow import data
@@ -94,12 +93,8 @@ def evaluate(args: argparse.Namespace) -> int:
 
 def _corpus(run: Run, data_dir: str | None) -> Corpus:
     """The data a run was trained on, as this machine has it."""
-    config = run.config.data
-    corpus = data.load(config if data_dir is None else replace(config, data_dir=data_dir))
-    if corpus.spec != run.spec:
-        raise LatflowError(
-            f"the data {corpus.name!r} here ({corpus.origin}) is not what the run at {run.folder} was trained on"
-        )
+    corpus = data.load(data.placed(run.config.data, data_dir))
+    run.check_data(corpus)
     return corpus
 
 
@@ -145,7 +140,7 @@ def sample(args: argparse.Namespace) -> int:
 def export(args: argparse.Namespace) -> int:
     """`latflow export`."""
     run = Run.open(args.folder)
-    made = save(run.model(), args.out, run.config, preset=run.preset, half=args.half)
+    made = save(run.model(), args.out, run.config, preset=run.preset, contents=run.contents, half=args.half)
     size = sum(file.stat().st_size for file in made.folder.iterdir())
     print(f"{made.folder}: {size / 1e6:.2f} MB")
     return 0

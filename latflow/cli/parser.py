@@ -45,7 +45,9 @@ def _add_run_commands(commands: Any) -> None:
     command.add_argument("--samples", type=int, default=50, metavar="K", help="importance samples (50)")
     command.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences at once (32)")
     command.add_argument("--seed", type=int, default=0, help="of the samples (0)")
-    command.add_argument("--data-dir", metavar="DIR", help="where the corpora lie on this machine")
+    command.add_argument(
+        "--data-dir", metavar="DIR", help="the folder in which the data lies on this machine"
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run="latflow.cli.models:evaluate")
 
@@ -209,7 +211,9 @@ def _add_plot(commands: Any) -> None:
     )
     command.add_argument("-n", type=int, default=3, metavar="N", help="pairs (3)")
     command.add_argument("--temperature", type=float, default=1.0, metavar="t", help="scale of the noise (1)")
-    command.add_argument("--data-dir", metavar="DIR", help="where the corpora lie on this machine")
+    command.add_argument(
+        "--data-dir", metavar="DIR", help="the folder in which the data lies on this machine"
+    )
     command.add_argument("--seed", type=int, default=0, help="(0)")
     finish(command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from latflow.config import DataConfig
@@ -58,6 +59,21 @@ def load(config: DataConfig) -> Corpus:
         raise LatflowError(f"transpose and crop are for music; {name} is {corpus.spec.kind}")
     _check_crop(corpus, config.crop)
     return corpus
+
+
+def placed(config: DataConfig, folder: str | None) -> DataConfig:
+    """The same data where it lies on this machine: the corpora in `folder`, or a user's own of that name in it."""
+    if folder is None:
+        return config
+    kind, colon, path = config.name.partition(":")
+    name = f"{kind}:{Path(folder) / Path(path).name}" if colon else config.name
+    return replace(config, name=name, data_dir=folder)
+
+
+def anchored(config: DataConfig) -> DataConfig:
+    """With a user's own path in full, so that it holds in whatever folder one works later."""
+    kind, colon, path = config.name.partition(":")
+    return replace(config, name=f"{kind}:{Path(path).expanduser().absolute()}") if colon and path else config
 
 
 def _check_crop(corpus: Corpus, crop: int) -> None:

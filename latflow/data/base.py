@@ -6,6 +6,7 @@ uint8 piano roll (T, 88) whose column k is MIDI note 21 + k. `Batches` groups se
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,8 +51,8 @@ class DataSpec:
         if len(set(self.symbols)) != len(self.symbols):
             raise LatflowError("data spec: a symbol occurs twice")
         counts = self.length_counts
-        if not all(type(count) is int and count >= 0 for count in counts):
-            raise LatflowError("data spec: length_counts must be whole numbers, 0 or more")
+        if not all(type(count) is int and 0 <= count < 2**53 for count in counts):
+            raise LatflowError("data spec: length_counts must be whole numbers, 0 or more and below 2^53")
         if len(counts) < 2 or counts[0] != 0 or counts[-1] == 0:
             raise LatflowError(
                 "data spec: length_counts must start with 0 for T = 0 and end at the longest length"
@@ -231,6 +232,12 @@ class Sequences:
     def nbytes(self) -> int:
         return self.flat.nbytes + self.lengths.nbytes + self._offsets.nbytes
 
+    def sha256(self) -> str:
+        """Of all sequences, in their order."""
+        found = hashlib.sha256(self.lengths.astype("<i8").tobytes())
+        found.update(self.flat.astype(self.flat.dtype.newbyteorder("<"), copy=False).tobytes())
+        return found.hexdigest()
+
     def select(self, keep: np.ndarray) -> Sequences:
         """The sequences whose numbers are in `keep`, in that order."""
         parts = [self.flat[self._offsets[i] : self._offsets[i + 1]] for i in keep]
@@ -251,6 +258,10 @@ class Corpus:
     """Per split, for each sequence the exact -log p(x_i | T_i) in nats; for synthetic sets only."""
     files: tuple[str, ...] = field(default=())
     """The files that were read."""
+
+    def contents(self) -> dict[str, str]:
+        """A hash of the sequences of each split, in their order."""
+        return {name: sequences.sha256() for name, sequences in self.splits.items()}
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ from latflow.data.own import assemble, keep_lengths, split_files
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.progress import track
 
+SLOWEST = 4.0
+"""Beats a minute: a MIDI file counts microseconds a beat in 24 bits."""
 DRUMS = 9
 """Channel 10 to people."""
 SUSTAIN, SOUND_OFF, NOTES_OFF = 64, 120, 123
@@ -265,6 +267,8 @@ def _notes(events: list[_Event], path: Path) -> tuple[list[tuple[int, int, int]]
 def write_midi(path: str | Path, roll: Any, steps_per_beat: int = 4, beats_per_minute: float = 120) -> None:
     """Write a roll (T, 88), or lists of MIDI notes; `read_midi` on the same grid gives it back exactly."""
     check_grid(steps_per_beat, None)
+    if not SLOWEST <= beats_per_minute <= 10_000:
+        raise LatflowError(f"{beats_per_minute} beats a minute; accepted: {SLOWEST} to 10000")
     roll = roll_of(roll)
     if not len(roll):
         raise LatflowError("a roll without time steps cannot be written")

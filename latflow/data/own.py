@@ -61,8 +61,8 @@ def check_fractions(config: DataConfig) -> None:
 def seeded_split(lengths: np.ndarray, config: DataConfig, smooth: bool, name: str) -> dict[str, np.ndarray]:
     """Sequence numbers of train, valid and test: a random split whose test has no length that p(T) rules out.
 
-    A test sequence of a length without support (with `smooth`: longer than 1.25 x all others) changes
-    places with one drawn for training whose length has it, or simply goes to training.
+    A test sequence of a length without support (with `smooth`: longer than 1.25 x all others) goes to training; if
+    none is left to test, one whose length has it comes from there.
     """
     check_fractions(config)
     if len(lengths) < 3:

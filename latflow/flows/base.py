@@ -41,8 +41,7 @@ class Transform(nn.Module, ABC):
         self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
     ) -> Float[Tensor, "*n"]:
         """log p_Z(z) = log N(f^-1(z); 0, I) + log |det df^-1/dz|: the change of variables (section 3)."""
-        eps, logdet = self.inverse(z, context)
-        return standard_normal_log_prob(eps) + logdet
+        return change_of_variables(z, *self.inverse(z, context))
 
     @torch.no_grad()
     def sample(
@@ -100,6 +99,15 @@ class Compose(Transform):
             eps, logdet = transform.inverse(eps, context)
             total = total + logdet
         return eps, total
+
+
+def change_of_variables(
+    z: Float[Tensor, "*n h"], eps: Float[Tensor, "*n h"], logdet: Float[Tensor, "*n"]
+) -> Float[Tensor, "*n"]:
+    """log N(eps; 0, I) + log |det deps/dz|. Where eps of a finite z is beyond the range of the numbers, the density is
+    as good as zero: -inf and not NaN. A z that is not finite has no density: NaN stays NaN."""
+    log_p = standard_normal_log_prob(eps) + logdet
+    return log_p.masked_fill(log_p.isnan() & z.isfinite().all(-1), -math.inf)
 
 
 def standard_normal_log_prob(eps: Float[Tensor, "*n h"]) -> Float[Tensor, "*n"]:

@@ -1,7 +1,8 @@
 """Whether the compiled kernels may be used. They are loaded at the first use: importing latflow stays quick.
 
 Without numba (the extra `fast`), on other devices, and wherever torch follows what is computed (gradients in either
-mode, torch.func, autocast), the torch twins of the kernels run instead: slower, with the same numbers to rounding.
+mode, torch.func, autocast), the torch twins of the kernels run instead: slower, with the same numbers to rounding. (The
+LSTM has its backward pass by hand and no forward mode: torch refuses it.)
 """
 
 from __future__ import annotations

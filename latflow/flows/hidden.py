@@ -85,8 +85,9 @@ class HiddenFlow(Transform):
     def forward(self, eps, context=None, prepared: Prepared | None = None):
         self._check(eps, context)
         networks, context_weight, _, layers = self.prepare() if prepared is None else prepared
-        compiled = not torch.is_grad_enabled() and not self.serial and eps.ndim == 2
-        if compiled and layers is not None and isinstance(self.scalar, NLSq):
+        given = _given(eps, context)
+        flat = layers is not None and eps.ndim == 2 and not self.serial and fast.kernels(*given) is not None
+        if flat and layers is not None and isinstance(self.scalar, NLSq):
             return stack.generate(eps, self._projected(context, context_weight), layers, self.scalar)
         z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context, context_weight)
         for layer in range(self.layers):
@@ -97,7 +98,8 @@ class HiddenFlow(Transform):
     def inverse(self, z, context=None, prepared: Prepared | None = None):
         self._check(z, context)
         networks, context_weight, _, layers = self.prepare() if prepared is None else prepared
-        if layers is not None and isinstance(self.scalar, NLSq) and z.ndim == 2:
+        flat = z.ndim == 2 and layers is not None and fast.stack_kernels(*_given(z, context)) is not None
+        if flat and layers is not None and isinstance(self.scalar, NLSq):
             return stack.density(z, self._projected(context, context_weight), layers, self.scalar)
         eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context, context_weight)
         for layer in reversed(range(self.layers)):
@@ -155,6 +157,10 @@ class HiddenFlow(Transform):
             )
 
 
+def _given(point: Tensor, context: Tensor | None) -> tuple[Tensor, ...]:
+    return (point,) if context is None else (point, context)
+
+
 class Autoregressive(HiddenFlow):
     """f_AF: eps_d = s^-1(z_d; raw(z_<d, context)), J times (section 3, AF)."""
 
@@ -175,7 +181,7 @@ class Autoregressive(HiddenFlow):
         if (
             eps.ndim == 1
             or eps.numel() == 0
-            or (kernels := fast.kernels(eps, next(self.parameters()))) is None
+            or (kernels := fast.kernels(*_given(eps, context), next(self.parameters()))) is None
         ):
             return super().forward(eps, context, prepared)
         prepared = self.prepare() if prepared is None else prepared

@@ -19,8 +19,9 @@ Function = Callable[[Tensor], tuple[Tensor, Tensor]]
 def root(f: Function, low: Tensor, high: Tensor, start: Tensor, steps: int = 3) -> Tensor:
     """The root of an increasing f in [low, high], elementwise, with its exact gradient and second derivatives.
 
-    Newton's step is taken while it stays inside the shrinking bracket, the middle of the bracket otherwise; so the
-    result is finite and bracketed whatever `start` is, and exact to rounding once Newton's steps have converged.
+    Newton's step is taken while it stays inside the shrinking bracket, the middle of the bracket otherwise; so whatever
+    `start` is, the last step, which carries the gradient, begins at a finite point of the bracket. It is exact to
+    rounding once Newton's steps have converged.
     """
     with torch.no_grad():
         u = torch.minimum(torch.maximum(start, low), high)

@@ -10,14 +10,13 @@ In each case dz/deps is block triangular over time, so its log |det| is the sum 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from latflow.flows.base import standard_normal_log_prob
+from latflow.flows.base import change_of_variables
 from latflow.flows.context import Context
 from latflow.flows.hidden import HiddenFlow
 from latflow.flows.packing import Packing
@@ -90,10 +89,8 @@ class SequenceFlow(nn.Module):
         return self.hidden(eps, self.context.whole(eps, packing))
 
     def log_prob_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
-        """log p(z_t | z_<t, T) of every row; where eps lies beyond the range of the numbers, -inf and not NaN."""
-        eps, logdet = self.inverse_rows(z, packing)
-        log_p = standard_normal_log_prob(eps) + logdet
-        return log_p.masked_fill(log_p.isnan(), -math.inf)
+        """log p(z_t | z_<t, T) of every row."""
+        return change_of_variables(z, *self.inverse_rows(z, packing))
 
     def sample_rows(
         self, packing: Packing, temperature: float = 1.0, generator: torch.Generator | None = None

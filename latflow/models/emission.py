@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from latflow.errors import LatflowError
 from latflow.flows.lstm import LSTM
 from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
@@ -60,4 +61,10 @@ class Emission(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Rows of x given z."""
-        return self.alphabet.sample(self.scores(z, packing), argmax, generator)
+        scores = self.scores(z, packing)
+        if not scores.isfinite().all():
+            raise LatflowError(
+                "z leaves the range of its numbers, so there is no x to draw; a lower temperature keeps it within "
+                "(1 is the model's own)"
+            )
+        return self.alphabet.sample(scores, argmax, generator)

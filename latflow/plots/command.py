@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -73,9 +72,7 @@ def _roll(args: argparse.Namespace) -> Figure:
     run = Run.open(args.folder)
     if run.spec.kind != "music":
         raise LatflowError(f"{args.folder} is a run on {run.spec.kind}; this figure is of music")
-    model, config = run.model(), run.config.data
-    if args.data_dir is not None:
-        config = replace(config, data_dir=args.data_dir)
+    model, config = run.model(), data.placed(run.config.data, args.data_dir)
     if missing := _missing(config):
         warnings.warn(f"samples only: {missing}", LatflowWarning, stacklevel=2)
         drawn = sample(model, args.n, temperature=args.temperature, seed=args.seed)

@@ -98,10 +98,7 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
     with join(run.config.train.device) as world:
         model = run.model().to(world.device)
         corpus = data.load(run.config.data)
-        if corpus.spec != run.spec:
-            raise LatflowError(
-                f"the data {corpus.name!r} here is not what the run at {run.folder} was trained on"
-            )
+        run.check_data(corpus)
         if world.main:
             _say(
                 f"{preset.name}: evaluating {len(corpus.splits['test'])} test sequences, K = {SAMPLES}", quiet

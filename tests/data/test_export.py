@@ -27,6 +27,7 @@ def test_a_picture_shows_the_notes_where_they_are(tmp_path: Path) -> None:
 
     roll = np.zeros((40, 88), np.uint8)
     roll[:20, 80:] = 1  # high and early: the upper left
+    roll[-1, 0] = 1  # the lowest note: what does not occur is not shown
     save_png(tmp_path / "roll.png", roll, "a title")
     picture = imread(tmp_path / "roll.png")[..., :3]
     blue = (picture[..., 2] - picture[..., 0]) > 0.3

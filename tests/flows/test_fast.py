@@ -22,7 +22,7 @@ from latflow.flows import (
 )
 from latflow.flows.deferred import defer, linear, linear_across
 from latflow.flows.lstm import lstm_cell
-from tests.flows.cases import HIDDEN
+from tests.flows.cases import HIDDEN, sequence_flow
 from tests.flows.test_scalar import hostile, ulps_off
 
 # A few roundings, of sums of up to a hundred terms.
@@ -405,3 +405,24 @@ def test_torch_may_follow_what_is_computed():
     assert torch.allclose(found, expected, atol=1e-6)
     assert torch.allclose(torch.func.vmap(lambda row: flow(row)[0])(eps), flow(eps)[0])
     assert torch.allclose(flow(eps.float())[0], flow(eps)[0], atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@torch.no_grad()
+def test_torch_may_follow_the_context_too():
+    flow = Autoregressive(3, 2, NLSq(), context_size=2, units=8).double()
+    randomise(flow)
+    eps, context, tangent = torch.randn(4, 3).double(), torch.randn(4, 2).double(), torch.randn(4, 2).double()
+    step = 1e-6
+    ahead, behind = flow(eps, context + step * tangent)[0], flow(eps, context - step * tangent)[0]
+    found = torch.func.jvp(lambda given: flow(eps, given)[0], (context,), (tangent,))[1]
+    assert torch.allclose(found, (ahead - behind) / (2 * step), atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden", ["af", "scf", "none"])
+@torch.no_grad()
+def test_forward_mode_through_the_lstm_is_refused(hidden):
+    """Its backward pass is written by hand and has no forward mode: an error of torch, and no tangent lost."""
+    flow, eps = sequence_flow("af", hidden, "nlsq").double(), torch.randn(2, 3, 3).double()
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+        flow(forward_ad.make_dual(eps, torch.ones_like(eps)), torch.tensor([3, 1]))

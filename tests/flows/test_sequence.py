@@ -174,6 +174,19 @@ def test_a_density_below_the_smallest_number_is_zero(scalar):
     assert not log_p.isnan().any()
 
 
+def test_what_is_not_a_number_has_no_density():
+    flow, z = sequence_flow("af", "af", "nlsq"), torch.randn(2, 3, 3)
+    z[1, 1] = math.nan
+    log_p = flow.log_prob(z, torch.tensor([3, 3])).sum(-1)
+    assert log_p[0].isfinite()
+    assert log_p[1].isnan()
+    assert flow.hidden.log_prob(z[1], torch.randn(3, flow.hidden.context_size)).isnan().tolist() == [
+        False,
+        True,
+        False,
+    ]
+
+
 def test_temperature_scales_the_noise():
     flow = sequence_flow("af", "af", "nlsq")
     lengths = torch.tensor([4, 4])

@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from latflow.config import ModelConfig, PriorConfig
+from latflow.errors import LatflowError
 from latflow.flows import Packing
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build, build_prior
 from tests.models.cases import MODELS, PRIORS, batch_of, config, music_spec, small_model, strings, text_spec
@@ -214,6 +215,8 @@ def test_sampling_refuses_what_it_cannot_do():
         model.sample(torch.tensor([7]))
     with pytest.raises(ValueError, match="temperature must be a number of at least 0, not -1"):
         model.sample(torch.tensor([2]), temperature=-1.0)
+    with pytest.raises(LatflowError, match="z leaves the range of its numbers"):
+        model.sample(torch.tensor([2]), temperature=1e300)
 
 
 def test_paper_sizes_are_the_defaults():

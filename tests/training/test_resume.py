@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from latflow import run as run_module
+from latflow.cli import main
 from latflow.config import to_dict
 from latflow.errors import LatflowError
 from latflow.run import TRAINER, WEIGHTS, Run
@@ -29,7 +31,7 @@ HARD = {
     "train__checkpoint_minutes": 0.0,
     "train__epochs": 4,
     "train__kl_steps": (2, 0),
-    "train__lr": 1.0,
+    "train__lr": 0.3,
 }
 
 
@@ -211,5 +213,39 @@ def test_resume_refuses_other_data(tmp_path):
     raw["data"]["synthetic_seed"] = 5
     raw["data"]["train_size"] = 10
     (run.folder / "config.json").write_text(json.dumps(raw))
-    with pytest.raises(LatflowError, match="no longer what the run"):
+    with pytest.raises(LatflowError, match=r"was trained on: its symbols or lengths are others"):
         resume(run.folder)
+
+
+def test_data_of_the_same_symbols_and_lengths_but_other_content_is_refused(tmp_path, capsys):
+    """A file sorted since has other sequences in its test set, some that were trained on."""
+    words = [f"{a}{b}{c}" for a in "abc" for b in "abc" for c in "abc"]
+    (tmp_path / "own.txt").write_text("\n".join(words))
+    own = {"data__name": f"text:{tmp_path / 'own.txt'}", "data__train_size": 0, "data__eval_size": 0}
+    run, _ = train(config("hmm-lstm", train__epochs=1, **own), tmp_path / "run")
+    assert main(["evaluate", str(run.folder)]) == 0
+    (tmp_path / "own.txt").write_text("\n".join(reversed(words)))
+    with pytest.raises(
+        LatflowError, match=r"trained on: other sequences, or another order, in train, valid, test$"
+    ):
+        resume(run.folder)
+    capsys.readouterr()
+    assert main(["evaluate", str(run.folder)]) == 2
+    assert "other sequences, or another order" in capsys.readouterr().err
+    exported = tmp_path / "exported"
+    assert main(["export", str(run.folder), str(exported)]) == 0
+    assert Run.open(exported).contents == run.contents
+
+
+def test_own_data_is_found_from_anywhere_and_where_it_went(tmp_path, monkeypatch, capsys):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("own.txt").write_text("\n".join(f"{a}{b}" for a in "abcd" for b in "abcd"))
+    own = {"data__name": "text:own.txt", "data__train_size": 0, "data__eval_size": 0}
+    train(config("hmm-lstm", train__epochs=1, **own), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "run"]) == 0
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert main(["evaluate", "run"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert main(["evaluate", "run", "--data-dir", "there"]) == 0

@@ -143,6 +143,34 @@ def test_weights_of_another_model_are_refused(copy):
         latflow.load(copy.folder)
 
 
+def test_weights_that_are_not_finite_are_refused(copy):
+    weights = {name: value.clone() for name, value in weights_of(copy.model()).items()}
+    weights["emission.head.bias"][0] = float("nan")
+    copy.save(WEIGHTS, weights, {})
+    with pytest.raises(LatflowError, match=r"weights that are not finite \(emission\.head\.bias\)"):
+        latflow.load(copy.folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", "[" * 100_000, "config.json cannot be read"),
+        ("config.json", '{"train": {"lr": 1' + "0" * 400 + "}}", "train.lr is 1000"),
+        (
+            "data.json",
+            '{"kind": "music", "symbols": [], "length_counts": [0, 1' + "0" * 400 + "]}",
+            "below 2",
+        ),
+        ("metrics.jsonl", '{"epoch": 1}\n', "line 1 has no kind"),
+        ("metrics.jsonl", "[1]\n", "line 1 has no kind"),
+    ],
+)
+def test_strange_content_is_named(copy, name, content, message):
+    (copy.folder / name).write_text(content)
+    with pytest.raises(LatflowError, match=rf"damaged: .*{message}"):
+        Run.open(copy.folder).metrics()
+
+
 def test_a_pickle_is_never_run(copy, tmp_path):
     """A weights file that is a pickle which would make a folder: refused, and the folder is not there."""
     import os

@@ -224,7 +224,7 @@ def test_a_collapsed_posterior_is_told(tmp_path, monkeypatch, capsys):
 
 
 def test_ema_is_the_running_mean_and_what_is_kept(tmp_path):
-    """After two steps: d (d w0 + (1 - d) w1) + (1 - d) w2."""
+    """Decay d, or (1 + n) / (10 + n) at step n while that is less: a short run does not keep its start."""
     settings = config("hmm-lstm", train__ema=0.5, train__epochs=1, data__train_size=16)
     trainer = trainer_of(settings, tmp_path / "run")
     name = "alphabet.embedding"
@@ -233,7 +233,13 @@ def test_ema_is_the_running_mean_and_what_is_kept(tmp_path):
         trainer._update([batch])
         weights.append(dict(trainer.model.named_parameters())[name].detach().clone())
     assert trainer.ema is not None
-    torch.testing.assert_close(trainer.ema[name], 0.25 * weights[0] + 0.25 * weights[1] + 0.5 * weights[2])
+    first, second = 2 / 11, 3 / 12
+    mean = second * (first * weights[0] + (1 - first) * weights[1]) + (1 - second) * weights[2]
+    torch.testing.assert_close(trainer.ema[name], mean)
+    before = trainer.ema[name].clone()
+    trainer.state.updates = 100
+    trainer._average()
+    torch.testing.assert_close(trainer.ema[name], 0.5 * before + 0.5 * weights[2])
     trainer._end_epoch()
     assert torch.equal(trainer.run.read("model.safetensors")[0][name], trainer.ema[name])
     assert torch.equal(dict(trainer.model.named_parameters())[name], weights[-1])
