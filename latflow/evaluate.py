@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latflow.data.base import Batches, DataSpec, Sequences
+from latflow.data.base import Batch, Batches, DataSpec, Sequences
 from latflow.distributed import World
-from latflow.models import Importance, SequenceModel
+from latflow.models import SequenceModel
 from latflow.plain import plain
 from latflow.progress import Progress
 from latflow.seeds import seeded
@@ -136,28 +136,22 @@ def evaluate(
     return summarize(model.spec, world.sum(table), sequences.lengths, ladder, truth)
 
 
-def _rows(model: SequenceModel, batch: Any, ladder: list[int]) -> Tensor:
+def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Tensor:
     """(b, 4 + len(ladder)) nats: reconstruction, KL, length, effective samples, NLL given T at each K."""
-    chunk = max(1, ROWS // batch.x.shape[:2].numel())
-    weights: Importance | None = None
-    reconstruction = kl = length = torch.zeros(())
-    nll, done = [], 0
-    for mark in ladder:
-        while done < mark:
-            part = min(chunk, mark - done)
-            terms = model.terms(batch, part)
-            new = Importance.of(terms.log_weights.double())
-            weights = new if weights is None else weights + new
-            reconstruction = reconstruction + terms.reconstruction.double() * part
-            kl = kl + terms.total_kl.double() * part
-            length = -terms.log_length.double()
-            done += part
-        assert weights is not None
-        nll.append(weights.nll())
-    assert weights is not None
-    return torch.stack(
-        [reconstruction / done, kl / done, length, weights.effective_samples(), *nll], -1
-    ).cpu()
+    reconstruction = kl = length = effective = torch.zeros(())
+    nll, samples = {}, ladder[-1]
+    for terms, weights in model.draws(batch, ladder, chunk_of(batch)):
+        part = terms.kl.shape[1]
+        reconstruction = reconstruction + terms.reconstruction.double() * (part / samples)
+        kl = kl + terms.total_kl.double() * (part / samples)
+        length, effective = -terms.log_length.double(), weights.effective_samples()
+        nll[weights.samples] = weights.nll()
+    return torch.stack([reconstruction, kl, length, effective, *(nll[k] for k in ladder)], -1).cpu()
+
+
+def chunk_of(batch: Batch) -> int:
+    """Samples at once, so that about `ROWS` rows are computed."""
+    return max(1, ROWS // batch.x.shape[:2].numel())
 
 
 def _ladder(samples: int) -> list[int]:

@@ -14,8 +14,8 @@ import torch
 from latflow.config import DataConfig
 from latflow.data.base import Batch, DataSpec
 from latflow.errors import LatflowError
-from latflow.evaluate import ROWS, evaluating, in_unit
-from latflow.models import Importance, SequenceModel
+from latflow.evaluate import chunk_of, evaluating, in_unit
+from latflow.models import SequenceModel
 from latflow.progress import Progress
 from latflow.seeds import seeded
 
@@ -94,18 +94,11 @@ def score(
 def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:
     spec = model.spec
     batch = collate(spec, items).to(next(model.parameters()).device)
-    samples = 1 if model.exact else samples
-    chunk = max(1, ROWS // batch.x.shape[:2].numel())
-    importance, steps, done = None, torch.zeros(()), 0
-    while done < samples:
-        part = min(chunk, samples - done)
-        terms = model.terms(batch, part, given_length=True)
-        new = Importance.of(terms.log_weights.double())
-        importance = new if importance is None else importance + new
+    given_length = effective = steps = torch.zeros(())
+    for terms, weights in model.draws(batch, [samples], chunk_of(batch), given_length=True):
+        given_length, effective = weights.nll(), weights.effective_samples()
         steps = steps + (terms.kl - terms.log_emission).double().sum(1)
-        done += part
-    assert importance is not None
-    given_length, effective, steps = importance.nll(), importance.effective_samples(), steps / done
+    steps = steps / (1 if model.exact else samples)
     rows = []
     for i, x in enumerate(items):
         rest = in_unit(float(given_length[i]), spec)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -119,22 +121,31 @@ class SequenceModel(nn.Module, ABC):
         log_emission, kl = self._terms(batch.x, Packing(batch.lengths), samples)
         return Terms(log_emission, kl, log_length)
 
-    @torch.no_grad()
+    def draws(
+        self, batch: Batch, marks: Sequence[int], chunk: int = 10, *, given_length: bool = False
+    ) -> Iterator[tuple[Terms, Importance]]:
+        """The last of `marks` samples, `chunk` at a time and none across a mark: the terms of each chunk, and the
+        importance weights of all samples so far, in float64."""
+        if min(marks) < 1 or chunk < 1:
+            raise ValueError(f"samples and chunk must be at least 1, not {min(marks)} and {chunk}")
+        total: Importance | None = None
+        done = 0
+        for mark in [1] if self.exact else marks:
+            while done < mark:
+                part = min(chunk, mark - done)
+                with torch.no_grad():
+                    terms = self.terms(batch, part, given_length=given_length)
+                    new = Importance.of(terms.log_weights.double())
+                    total = new if total is None else total + new
+                done += part
+                yield terms, total
+
     def importance(
         self, batch: Batch, samples: int = 50, chunk: int = 10
     ) -> tuple[Importance, Float[Tensor, "b"]]:
         """Importance weights of `samples` samples, `chunk` at a time, and log p(T)."""
-        if samples < 1 or chunk < 1:
-            raise ValueError(f"samples and chunk must be at least 1, not {samples} and {chunk}")
-        if self.exact:
-            samples = chunk = 1
-        parts = [chunk] * (samples // chunk) + ([samples % chunk] if samples % chunk else [])
-        total: Importance | None = None
         log_length = self.length.log_prob(batch.lengths)
-        for part in parts:
-            weights = Importance.of(self.terms(batch, part).log_weights)
-            total = weights if total is None else total + weights
-        assert total is not None
+        (total,) = deque((weights for _, weights in self.draws(batch, [samples], chunk)), maxlen=1)
         return total, log_length
 
     def nll(self, batch: Batch, samples: int = 50, chunk: int = 10) -> Float[Tensor, "b"]:
