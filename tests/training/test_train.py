@@ -119,8 +119,8 @@ def poisoned(trainer: Trainer, steps: set[int], monkeypatch) -> None:
     """The loss of these steps is NaN."""
     real = trainer.model.terms
 
-    def terms(batch, samples=1):
-        found = real(batch, samples)
+    def terms(batch, samples=1, **options):
+        found = real(batch, samples, **options)
         if trainer.state.updates in steps:
             return type(found)(found.log_emission * math.nan, found.kl, found.log_length)
         return found
