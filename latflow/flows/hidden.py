@@ -85,9 +85,13 @@ class HiddenFlow(Transform):
     def forward(self, eps, context=None, prepared: Prepared | None = None):
         self._check(eps, context)
         networks, context_weight, _, layers = self.prepare() if prepared is None else prepared
-        given = _given(eps, context)
-        flat = layers is not None and eps.ndim == 2 and not self.serial and fast.kernels(*given) is not None
-        if flat and layers is not None and isinstance(self.scalar, NLSq):
+        if (
+            layers is not None
+            and isinstance(self.scalar, NLSq)
+            and eps.ndim == 2
+            and not self.serial
+            and fast.kernels(*_given(eps, context)) is not None
+        ):
             return stack.generate(eps, self._projected(context, context_weight), layers, self.scalar)
         z, total, hidden = eps, eps.new_zeros(eps.shape[:-1]), self.project(context, context_weight)
         for layer in range(self.layers):
@@ -98,8 +102,12 @@ class HiddenFlow(Transform):
     def inverse(self, z, context=None, prepared: Prepared | None = None):
         self._check(z, context)
         networks, context_weight, _, layers = self.prepare() if prepared is None else prepared
-        flat = z.ndim == 2 and layers is not None and fast.stack_kernels(*_given(z, context)) is not None
-        if flat and layers is not None and isinstance(self.scalar, NLSq):
+        if (
+            layers is not None
+            and isinstance(self.scalar, NLSq)
+            and z.ndim == 2
+            and fast.stack_kernels(*_given(z, context)) is not None
+        ):
             return stack.density(z, self._projected(context, context_weight), layers, self.scalar)
         eps, total, hidden = z, z.new_zeros(z.shape[:-1]), self.project(context, context_weight)
         for layer in reversed(range(self.layers)):
