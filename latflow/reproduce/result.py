@@ -134,8 +134,11 @@ def _check(result: Result) -> None:
         column = curve.get(name)
         if not isinstance(column, list) or len(column) != result.epochs:
             raise LatflowError(f"its curve has no column {name} of {result.epochs} epochs")
-        if not all(value is None or isinstance(value, int | float) for value in column):
+        kinds = (int, float) if name in PLACES else (int, float, type(None))  # None: not finite
+        if not all(isinstance(value, kinds) for value in column):
             raise LatflowError(f"the column {name} of its curve has what is no number")
+    if result.best_epoch not in range(1, result.epochs + 1):
+        raise LatflowError(f"its best_epoch is {result.best_epoch!r} of {result.epochs}")
 
 
 def changes(preset: str, config: Config) -> dict[str, tuple[Any, Any]]:

@@ -283,6 +283,7 @@ def test_a_term_that_is_not_finite_is_shown_as_such(tmp_path):
         ("curve", {"lr": None}, "its curve has no column lr of 2 epochs"),
         ("curve", {"lr": [1.0]}, "its curve has no column lr of 2 epochs"),
         ("curve", {"lr": ["x", 1.0]}, "the column lr of its curve has what is no number"),
+        ("curve", {"updates": [None, None]}, "the column updates of its curve has what is no number"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path, part, change, message):
