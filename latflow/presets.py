@@ -41,8 +41,8 @@ class Preset:
 ROWS: Mapping[str, Diff] = {
     "af-af": {},
     "af-scf": {"model.prior.hidden": "scf"},
-    "iaf-scf": {"model.prior.time": "iaf", "model.prior.hidden": "scf", "model.prior.dropout": 0.0},
-    "af-only": {"model.prior.time": "none"},
+    "iaf-scf": {"model.prior.time": "iaf", "model.prior.hidden": "scf", "model.prior.context.dropout": 0.0},
+    "af-only": {"model.prior.time": "none", "model.prior.context": "position"},
     "af-af-affine": {"model.prior.scalar": "affine"},
     "af-none-nlsq": {"model.prior.hidden": "none"},
     "af-none-affine": {"model.prior.hidden": "none", "model.prior.scalar": "affine"},
@@ -90,7 +90,7 @@ CORPORA: Mapping[str, Diff] = {
 """The paper's data, as diffs of the default config (text: batch 15, S = 10, KL weight 0 for 4 epochs + ramp of 10)."""
 
 EXTRA: Mapping[tuple[str, str], Diff] = {
-    ("ptb", "iaf-scf"): {"model.prior.layers": 3},
+    ("ptb", "iaf-scf"): {"model.prior.hidden.layers": 3},
 }
 """What a row differs by on one corpus only (supplement E)."""
 
@@ -129,8 +129,8 @@ def _width(units: int, latent: int, network: int) -> Diff:
     return {
         "model.embedding_size": units,
         "model.latent_size": latent,
-        "model.prior.lstm_units": units,
-        "model.prior.network_units": network,
+        "model.prior.context.units": units,
+        "model.prior.hidden.units": network,
         "model.posterior.units": units,
         "model.emission.units": units,
         "model.baseline.units": units,
@@ -139,13 +139,15 @@ def _width(units: int, latent: int, network: int) -> Diff:
 
 SMALL_TEXT: Diff = {
     **_width(64, 2, 192),
-    "model.latent_scale": 0.1,
-    "model.posterior_gain": 15.0,
-    "model.prior.layers": 5,
-    "model.prior.input_units": 64,
-    "model.prior.lstm_layers": 1,
-    "model.prior.lstm_units": 128,
-    "model.prior.dropout": 0.0,
+    "model.posterior.scale": 0.1,
+    "model.emission.scale": 0.1,
+    "model.posterior.gain": 15.0,
+    "model.prior.hidden.layers": 5,
+    "model.prior.reading": "layer",
+    "model.prior.reading.units": 64,
+    "model.prior.context.layers": 1,
+    "model.prior.context.units": 128,
+    "model.prior.context.dropout": 0.0,
     "model.posterior.layers": 1,
     "model.emission.layers": 1,
     "model.baseline.layers": 1,
@@ -164,7 +166,7 @@ SMALL_TEXT: Diff = {
 faster than more, if symbols start apart, z stays near and the LSTM reads it through a layer (docs/log.md)."""
 SMALL_MUSIC: Diff = {
     **_width(128, 24, 64),
-    "model.prior.layers": 3,
+    "model.prior.hidden.layers": 3,
     "train.epochs": 60,
     "train.kl_steps": (800, 600),
 }
@@ -217,12 +219,12 @@ LONG: Diff = {"train.epochs": 14, "train.lr_decay": 14}
 """`ptb-lstm-long` and `ptb-af-af-long`: small, seven times the passes, the rate falling over all of them."""
 
 _BUILT_IN: Diff = {
-    "model.prior.lstm_layers": 1,
+    "model.prior.context.layers": 1,
     "model.posterior.layers": 1,
     "model.emission.layers": 1,
     "model.baseline.layers": 1,
-    "model.prior.layers": 3,
-    "model.prior.dropout": 0.0,
+    "model.prior.hidden.layers": 3,
+    "model.prior.context.dropout": 0.0,
     "model.baseline.dropout": 0.0,
     "train.samples": 1,
     "train.batch_size": 32,
@@ -252,10 +254,12 @@ BUILT_IN: Mapping[str, Diff] = {
         **_BUILT_IN,
         **_width(96, 2, 96),
         "data.name": "pydoc",
-        "model.latent_scale": 0.1,
-        "model.posterior_gain": 15.0,
-        "model.prior.input_units": 64,
-        "model.prior.layers": 5,
+        "model.posterior.scale": 0.1,
+        "model.emission.scale": 0.1,
+        "model.posterior.gain": 15.0,
+        "model.prior.reading": "layer",
+        "model.prior.reading.units": 64,
+        "model.prior.hidden.layers": 5,
         "train.lr": 5e-3,
         "train.batch_size": 10,
         "train.epochs": 10,

@@ -35,7 +35,7 @@ from latflow.bench.measure import (
 from latflow.bench.show import show_pairs, show_rows
 from latflow.data.files import writing
 from latflow.flows import fast
-from latflow.memory import keep_freed_memory
+from latflow.fast.memory import keep_freed_memory
 from latflow.plots.save import save
 from latflow.plots.timing import timing_figure, timing_panels
 

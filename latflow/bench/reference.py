@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import linear, one_hot
 
 from latflow.flows import Autoregressive, Packing, Positions, fast
-from latflow.flows.lstm import State
+from latflow.fast.recurrent import State
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
 
 

@@ -17,7 +17,7 @@ from latflow.evaluate import table
 from latflow.generate import as_text, read_sequences, write_samples
 from latflow.generate import sample as draw
 from latflow.generate import score as score_all
-from latflow.memory import keep_freed_memory
+from latflow.fast.memory import keep_freed_memory
 from latflow.models import SequenceModel
 from latflow.plain import plain
 from latflow.presets import PRESETS

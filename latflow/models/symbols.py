@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -35,17 +34,6 @@ class Alphabet(nn.Module, ABC):
     @property
     def output_matrix(self) -> Float[Tensor, "v e"]:
         return self.embedding if self.output is None else self.output
-
-    def behind(self, head: nn.Linear, rows: int) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """`scores` of what `head` makes of so many rows: a matrix and a bias to apply first, and what remains to do.
-
-        Between head and scores there is nothing, so the two matrices are multiplied out where that saves operations.
-        """
-        (e, f), v = head.weight.shape, self.size
-        if rows * f * v + e * f * v > rows * e * (f + v):
-            return head.weight, head.bias, self.scores
-        bias = F.linear(head.bias, self.output_matrix, self.bias)
-        return self.output_matrix @ head.weight, bias, lambda scores: scores
 
     def embed(self, x: Tensor) -> Float[Tensor, "n e"]:
         """Rows of x to vectors."""

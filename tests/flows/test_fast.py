@@ -20,8 +20,8 @@ from latflow.flows import (
     fast,
     stack,
 )
-from latflow.flows.deferred import defer, linear, linear_across
-from latflow.flows.lstm import lstm_cell
+from latflow.fast.linear import defer, linear, linear_across
+from latflow.fast.recurrent import lstm_cell
 from tests.flows.cases import HIDDEN, sequence_flow
 from tests.flows.test_scalar import hostile, ulps_off
 
@@ -75,7 +75,7 @@ def test_a_flow_without_context_takes_any_leading_axes():
 
 @pytest.mark.parametrize("size", [2.0, 40.0, 1e4])
 def test_the_root_far_from_the_origin_is_that_of_torch(size):
-    kernels = pytest.importorskip("latflow.flows.kernels", reason="needs numba", exc_type=ImportError)
+    kernels = pytest.importorskip("latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError)
     generator = torch.Generator().manual_seed(1)
     eps, a, log_b, log_d, g = (torch.randn(200, dtype=torch.float64, generator=generator) for _ in range(5))
     eps, g = size * eps, size * g
@@ -95,7 +95,7 @@ def compiled_nlsq(scalar: NLSq, eps: torch.Tensor, raw: torch.Tensor) -> tuple[t
 
     The units are the positive and the negative parts of raw, given as context; all are known from the start.
     """
-    kernels = pytest.importorskip("latflow.flows.kernels", reason="needs numba", exc_type=ImportError)
+    kernels = pytest.importorskip("latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError)
     size, zeros = eps.shape[1], eps.new_zeros
     identity = torch.eye(5, dtype=eps.dtype)
     last = torch.cat([identity, -identity], 1)[:, None].repeat(1, size, 1)
@@ -279,7 +279,7 @@ def test_generation_of_many_rows_on_several_threads_gives_the_numbers_of_one(mon
 def test_torchs_fused_layer_gives_the_numbers_of_training(
     monkeypatch, bidirectional, sequences, samples, chunk
 ):
-    monkeypatch.setattr("latflow.flows.lstm.CHUNK", chunk)  # 12 steps: two whole parts and one of two, or all
+    monkeypatch.setattr("latflow.fast.recurrent.CHUNK", chunk)  # 12 steps: two whole parts and one of two, or all
     lstm = LSTM(4, 6, 2, bidirectional=bidirectional)
     randomise(lstm)
     positions = Positions(20, lstm.gate_size, 0.5)
