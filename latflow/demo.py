@@ -11,12 +11,13 @@ from pathlib import Path
 
 from latflow import data
 from latflow.errors import LatflowError
-from latflow.evaluate import Metrics, evaluate, table
-from latflow.generate import as_text, sample
 from latflow.plots.comparison import comparison_figure
 from latflow.plots.save import save
 from latflow.progress import counting
-from latflow.run import Run
+from latflow.training.evaluate import Metrics, evaluate, table
+from latflow.training.run import Run
+from latflow.use import sample
+from latflow.use.files import as_text
 
 LANES = (("pydoc-af-af", "hmm-lstm"), ("hmm-af-af", "pydoc-lstm"))
 """Two processes side by side, with one thread each: models this small gain nothing from a second thread."""

@@ -21,11 +21,11 @@ from latflow.config import evolve, flatten
 from latflow.data import fetch
 from latflow.data.midi import write_midi
 from latflow.errors import LatflowError
-from latflow.generate import score
 from latflow.models import build
 from latflow.reproduce.result import NO_MATTER
-from latflow.run import WEIGHTS, Run, weights_of
-from latflow.train import train
+from latflow.training.loop import train
+from latflow.training.run import WEIGHTS, Run, weights_of
+from latflow.use import score
 from tests.training.tiny import config
 
 ROOT = Path(__file__).parents[1]

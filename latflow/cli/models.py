@@ -10,23 +10,24 @@ from pathlib import Path
 from latflow import data
 from latflow.cli.options import TrainOptions
 from latflow.data.base import Corpus
-from latflow.distributed import World, choose_device, join
 from latflow.errors import LatflowError
-from latflow.evaluate import evaluate as evaluate_split
-from latflow.evaluate import table
-from latflow.generate import as_text, read_sequences, write_samples
-from latflow.generate import sample as draw
-from latflow.generate import score as score_all
 from latflow.fast.memory import keep_freed_memory
 from latflow.models import SequenceModel
 from latflow.plain import plain
 from latflow.presets import PRESETS
 from latflow.progress import counting
-from latflow.report import Reporter
 from latflow.reproduce.result import comparable
-from latflow.run import Run, save
-from latflow.train import resume
-from latflow.train import train as train_config
+from latflow.training.distributed import World, choose_device, join
+from latflow.training.evaluate import evaluate as evaluate_split
+from latflow.training.evaluate import table
+from latflow.training.loop import resume
+from latflow.training.loop import train as train_config
+from latflow.training.report import Reporter
+from latflow.training.run import Run
+from latflow.use import sample as draw
+from latflow.use import score as score_all
+from latflow.use.export import save
+from latflow.use.files import as_text, read_sequences, write_samples
 
 
 def train(options: TrainOptions) -> int:

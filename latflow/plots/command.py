@@ -14,7 +14,6 @@ from latflow import data
 from latflow.config import DataConfig
 from latflow.data import fetch
 from latflow.errors import LatflowError, LatflowWarning
-from latflow.generate import sample
 from latflow.plots.curves import curves_figure
 from latflow.plots.modality import modality_figure
 from latflow.plots.nlsq import nlsq_figure
@@ -24,8 +23,9 @@ from latflow.plots.save import save
 from latflow.plots.timing import read_timing, timing_figure
 from latflow.progress import counting
 from latflow.reproduce.result import Result, curve_of
-from latflow.run import Run
-from latflow.seeds import seeded
+from latflow.training.run import Run
+from latflow.training.seeds import seeded
+from latflow.use import sample
 
 
 def plot(args: argparse.Namespace) -> int:

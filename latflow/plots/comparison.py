@@ -7,8 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from latflow.evaluate import Metrics
-from latflow.run import Run
+from latflow.training.evaluate import Metrics
+from latflow.training.run import Run
 
 
 def training_curves(axes: Any, run: Run, label: str) -> None:

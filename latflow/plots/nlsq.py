@@ -16,7 +16,7 @@ from torch import Tensor
 
 from latflow.flows import Affine, Autoregressive, NLSq
 from latflow.progress import Progress
-from latflow.seeds import seeded
+from latflow.training.seeds import seeded
 
 BY_HAND: Sequence[tuple[float, float, float, float, float]] = (
     (0.0, 0.25, 1.6, 0.1, 0.0),

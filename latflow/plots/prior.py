@@ -17,7 +17,7 @@ from latflow.flows.packing import Packing
 from latflow.models import SequenceModel
 from latflow.models.latent import LatentSequenceModel
 from latflow.plots.symbols import encode, label
-from latflow.seeds import seeded
+from latflow.training.seeds import seeded
 
 PANELS = 40
 POINTS = 160

@@ -55,7 +55,7 @@ class Result:
     hardware: str
     versions: Mapping[str, str]
     metrics: Mapping[str, Any]
-    """`latflow.evaluate.Metrics` of the test set."""
+    """`latflow.training.evaluate.Metrics` of the test set."""
     config: Mapping[str, Any]
     curve: Mapping[str, list[float | None]]
     """A column for each figure of an epoch."""

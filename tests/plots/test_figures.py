@@ -11,7 +11,6 @@ from latflow.cli import main
 from latflow.config import Config
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
-from latflow.generate import collate
 from latflow.models import SequenceModel, build
 from latflow.models.latent import LatentSequenceModel
 from latflow.plots.curves import curves_figure
@@ -22,8 +21,9 @@ from latflow.plots.save import save
 from latflow.plots.symbols import label
 from latflow.plots.timing import read_timing, timing_figure
 from latflow.reproduce.result import curve_of
-from latflow.run import Run
-from latflow.train import train
+from latflow.training.loop import train
+from latflow.training.run import Run
+from latflow.use.score import collate
 from tests.reproduce.fake import fake
 from tests.training.tiny import config
 

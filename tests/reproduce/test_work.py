@@ -12,12 +12,12 @@ from latflow import data
 from latflow.cli import main
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.presets import PRESETS, Preset
-from latflow.report import Reporter
 from latflow.reproduce import work
 from latflow.reproduce.result import Result, read_results, run_status
 from latflow.reproduce.work import reproduce
-from latflow.run import Run
-from latflow.train import train
+from latflow.training.loop import train
+from latflow.training.report import Reporter
+from latflow.training.run import Run
 from tests.training.tiny import config
 
 
@@ -128,12 +128,12 @@ def test_a_likelihood_that_is_not_finite_is_no_result(tiny, tmp_path, monkeypatc
 
 
 def test_the_hardware_is_that_of_the_training(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("latflow.train.hardware", lambda world: "a large machine")
+    monkeypatch.setattr("latflow.training.loop.hardware", lambda world: "a large machine")
     runs = tmp_path / "runs"
     with monkeypatch.context() as patched:
         patched.setattr(work, "Reporter", Interrupting)
         assert not reproduce([tiny], runs, tmp_path / "results", quiet=True)
-    monkeypatch.setattr("latflow.train.hardware", lambda world: "a small one")
+    monkeypatch.setattr("latflow.training.loop.hardware", lambda world: "a small one")
     assert reproduce([tiny], runs, tmp_path / "results", quiet=True)
     assert (
         Result.read(tmp_path / "results" / "hmm-af-af.json").hardware == "a large machine, then a small one"

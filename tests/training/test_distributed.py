@@ -13,20 +13,20 @@ import torch
 from latflow import data
 from latflow.config import to_dict
 from latflow.data.base import Batches
-from latflow.distributed import World
-from latflow.report import Reporter
-from latflow.run import TRAINER, Run
-from latflow.seeds import seeded
-from latflow.train import Trainer, train
+from latflow.training.distributed import World
+from latflow.training.loop import Trainer, train
+from latflow.training.report import Reporter
+from latflow.training.run import TRAINER, Run
+from latflow.training.seeds import seeded
 from tests.training.tiny import ROOT, config, environment
 
 GRADIENTS = """
 import sys, torch
 from latflow import data
-from latflow.distributed import join, leave
-from latflow.report import Reporter
-from latflow.run import Run
-from latflow.train import Trainer
+from latflow.training.distributed import join, leave
+from latflow.training.report import Reporter
+from latflow.training.run import Run
+from latflow.training.loop import Trainer
 from safetensors.torch import save_file
 
 torch.set_num_threads(1)

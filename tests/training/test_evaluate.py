@@ -10,8 +10,8 @@ import torch
 
 from latflow import data
 from latflow.data.base import DataSpec
-from latflow.evaluate import ROWS, evaluate, summarize
 from latflow.models import build
+from latflow.training.evaluate import ROWS, evaluate, summarize
 from tests.training.tiny import config
 
 TEXT = DataSpec("text", ("a", "b"), (0, 1, 1, 1))
@@ -94,7 +94,7 @@ def test_memory_is_bounded_whatever_k(monkeypatch):
         return real(batch, samples)
 
     monkeypatch.setattr(model, "terms", watched)
-    monkeypatch.setattr("latflow.evaluate.ROWS", 200)
+    monkeypatch.setattr("latflow.training.evaluate.ROWS", 200)
     evaluate(model, corpus.splits["test"], samples=100, batch_size=4)
     assert count == 100
     assert largest <= 200

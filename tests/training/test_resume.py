@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from latflow import run as run_module
 from latflow.cli import main
 from latflow.config import to_dict
 from latflow.errors import LatflowError
-from latflow.run import TRAINER, WEIGHTS, Run
-from latflow.train import Trainer, resume, train
+from latflow.training import run as run_module
+from latflow.training.loop import Trainer, resume, train
+from latflow.training.run import TRAINER, WEIGHTS, Run
 from tests.training.tiny import ROOT, config, environment, run_python, without_times
 
 # Dropout, accumulation over a last group that is short, an EMA, learning-rate drops: all that has state.
@@ -176,7 +176,7 @@ def test_a_full_disk_loses_no_checkpoint(whole, tmp_path):
     folder = tmp_path / "run"
     limited = (
         "import resource, sys\n"
-        "from latflow import run\n"
+        "from latflow.training import run\n"
         "from latflow.cli import main\n"
         "real, calls = run.save_file, 0\n"
         "def save_file(tensors, path, metadata):\n"

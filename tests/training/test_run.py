@@ -16,10 +16,10 @@ from latflow import data
 from latflow.cli import main
 from latflow.data.base import Batches
 from latflow.errors import LatflowError
-from latflow.generate import sample, score
 from latflow.models import build
-from latflow.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
-from latflow.train import resume, train
+from latflow.training.loop import resume, train
+from latflow.training.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
+from latflow.use import sample, score
 from tests.training.tiny import config, run_python
 
 

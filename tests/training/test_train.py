@@ -11,13 +11,13 @@ import torch
 
 from latflow import data
 from latflow.config import TrainConfig, evolve, to_dict
-from latflow.distributed import World
 from latflow.errors import LatflowError
-from latflow.evaluate import evaluate
-from latflow.optimize import cosine, kl_weight
-from latflow.report import Reporter
-from latflow.run import TRAINER, Run, weights_of
-from latflow.train import Trainer, train
+from latflow.training.distributed import World
+from latflow.training.evaluate import evaluate
+from latflow.training.loop import Trainer, train
+from latflow.training.optimize import cosine, kl_weight
+from latflow.training.report import Reporter
+from latflow.training.run import TRAINER, Run, weights_of
 from tests.training.tiny import config
 
 

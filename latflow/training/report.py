@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any
 
 from latflow.data.base import DataSpec
-from latflow.distributed import World
 from latflow.errors import LatflowError
-from latflow.evaluate import Metrics, in_unit
 from latflow.models import SequenceModel
-from latflow.run import Run
+from latflow.training.distributed import World
+from latflow.training.evaluate import Metrics, in_unit
+from latflow.training.run import Run
 
 PLAIN_SECONDS = 30
 """Plain lines inside an epoch come no more often than this."""
@@ -60,7 +60,7 @@ class Reporter:
             self.bar.start()
 
     def step(self, updates: int, epoch: int, weight: float, sums: list[float], spec: DataSpec) -> None:
-        """After every step; `sums` as in `latflow.train.SUMS`."""
+        """After every step; `sums` as in `latflow.training.loop.SUMS`."""
         if self.quiet:
             return
         self.steps += sums[4]

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from latflow.data.base import Batch, Batches, DataSpec, Sequences
-from latflow.distributed import World
 from latflow.models import SequenceModel
 from latflow.plain import plain
 from latflow.progress import Progress
-from latflow.seeds import seeded
+from latflow.training.distributed import World
+from latflow.training.seeds import seeded
 
 ROWS = 20_000
 """Steps x samples computed at once, one sample of a batch at least: memory does not grow with K."""

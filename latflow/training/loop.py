@@ -25,14 +25,14 @@ import torch
 from latflow import data
 from latflow.config import Config, from_dict, to_dict
 from latflow.data.base import Batch, Batches, Corpus
-from latflow.distributed import World, hardware, join
 from latflow.errors import LatflowError
-from latflow.evaluate import Metrics, evaluate, in_unit
 from latflow.models import build
-from latflow.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
-from latflow.report import Reporter
-from latflow.run import TRAINER, WEIGHTS, Run, below, set_weights, weights_of
-from latflow.seeds import seeded
+from latflow.training.distributed import World, hardware, join
+from latflow.training.evaluate import Metrics, evaluate, in_unit
+from latflow.training.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
+from latflow.training.report import Reporter
+from latflow.training.run import TRAINER, WEIGHTS, Run, below, set_weights, weights_of
+from latflow.training.seeds import seeded
 
 SUMS = ("loss", "reconstruction", "kl", "length", "steps", "sequences")
 """What is summed over the sequences of a step: the loss, nats, Σ (T + 1), and how many."""

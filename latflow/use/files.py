@@ -1,0 +1,88 @@
+"""A user's sequences from files, and samples into files: text, tokens, notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from unicodedata import category
+
+import numpy as np
+
+from latflow.config import DataConfig
+from latflow.data.base import DataSpec
+from latflow.errors import LatflowError
+
+
+def read_sequences(
+    path: str | Path, spec: DataSpec, config: DataConfig
+) -> list[tuple[str, np.ndarray | LatflowError]]:
+    """A user's sequences, each with a name: lines of text, JSON lines of tokens, a .mid file or a folder of them.
+
+    In the place of one that this model cannot read stands the reason; if it can read none, that is an error.
+    """
+    from latflow.data.files import list_files
+    from latflow.data.midi import read_midi
+    from latflow.data.text import read_list, read_texts, token_lines
+
+    path = Path(path)
+    if not path.exists():
+        raise LatflowError(f"{path}: no such file or folder")
+    if spec.kind == "music":
+        items: list[Any] = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
+        names = [str(file) for file in items]
+    else:
+        items = read_texts(path, config) if spec.kind == "text" else [line for _, line in token_lines(path)]
+        names = items
+    found: list[tuple[str, np.ndarray | LatflowError]] = []
+    for name, item in zip(names, items, strict=True):
+        try:
+            if spec.kind == "music":
+                given: Any = read_midi(item, config.steps_per_beat, config.steps_per_second)
+            else:
+                given = read_list(item, config) if spec.kind == "tokens" else item
+            found.append((name, spec.encode(given)))
+        except LatflowError as error:
+            found.append((name, error))
+    if not found:
+        raise LatflowError(f"{path}: no sequences in it")
+    if all(isinstance(x, LatflowError) for _, x in found):
+        name, error = found[0]
+        raise LatflowError(f"{path}: sequence 1 ({name[:40]}): {error}")
+    return found
+
+
+def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: DataConfig) -> list[Path]:
+    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several."""
+    from latflow.data.export import save_png, save_wav
+    from latflow.data.files import file_stem, writing
+    from latflow.data.midi import SLOWEST, write_midi
+
+    if spec.kind != "music":
+        with writing(out) as path:
+            path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
+        return [out]
+    stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
+    per_beat, tempo = config.steps_per_beat, 120.0
+    if config.steps_per_second is not None:
+        # Written as beats of the tempo that gives steps their length, of which MIDI has four a minute or more.
+        per_beat = max(1, min(per_beat, int(60 * config.steps_per_second / SLOWEST)))
+        tempo = max(SLOWEST, 60 * config.steps_per_second / per_beat)
+    written = []
+    for number, roll in enumerate(samples, start=1):
+        name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
+        roll = roll.astype(np.uint8)
+        paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
+        write_midi(paths[0], roll, per_beat, tempo)
+        save_wav(paths[1], roll, per_beat, tempo)
+        save_png(paths[2], roll)
+        written += paths
+    return written
+
+
+def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False) -> str:
+    """A sample as one line: the text itself with line ends escaped, for a terminal all control characters; or JSON."""
+    decoded = spec.decode(x)
+    if spec.kind != "text":
+        return json.dumps(decoded, ensure_ascii=False)
+    return "".join(repr(c)[1:-1] if c in "\n\r" or (terminal and category(c) == "Cc") else c for c in decoded)

@@ -1,0 +1,95 @@
+"""How surprising given sequences are: -log p(x) of each, and of each of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from latflow.data.base import Batch, DataSpec
+from latflow.errors import LatflowError
+from latflow.models import SequenceModel
+from latflow.progress import Progress
+from latflow.training.evaluate import chunk_of, evaluating, in_unit
+from latflow.training.seeds import seeded
+
+
+def score(
+    model: SequenceModel,
+    sequences: Sequence[Any],
+    *,
+    samples: int = 50,
+    batch_size: int = 32,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The negative log-likelihood of each sequence, in the unit of the data, in the order given: arrays as
+    `DataSpec.encode` gives them, or what it takes (strings, lists of tokens, rolls).
+
+    nll is -log p(x | T) - log p(T), nll_per_step is that / (T + 1). The baseline's steps are exact, -log p(x_t | x_<t,
+    T); for a latent model they are the terms of the bound, -log p(x_t | z) + log q(z_t | x) - log p(z_t | z_<t), the
+    mean over the samples, whose sum over t plus the length term is -ELBO. A sequence whose length p(T) rules out has
+    no likelihood but that given T: nll is None and "error" says why. Equal sequences are scored once; `progress` is
+    told how many are done.
+    """
+    if samples < 1 or batch_size < 1:
+        raise LatflowError(f"{samples} samples, {batch_size} sequences at a time; both must be 1 or more")
+    longest = model.spec.max_T
+    sequences = [x if isinstance(x, np.ndarray) else model.spec.encode(x) for x in sequences]
+    keys = [(x.shape, x.dtype, x.tobytes()) for x in sequences]
+    distinct = {key: x for key, x in zip(keys, sequences, strict=True) if 1 <= len(x) <= longest}
+    order = sorted(distinct, key=lambda key: len(distinct[key]))
+    scored: dict[Any, dict[str, Any]] = {}
+    for start in range(0, len(order), batch_size):
+        which = order[start : start + batch_size]
+        with evaluating(model), seeded(seed, 4, start):
+            rows = _score_batch(model, [distinct[key] for key in which], samples)
+        scored.update(zip(which, rows, strict=True))
+        if progress:
+            progress(len(scored), len(order))
+    unknown = {"nll": None, "error": f"this model knows lengths from 1 to {longest}"}
+    return (
+        {"index": i, "length": len(x), **scored.get(key, unknown)}
+        for i, (key, x) in enumerate(zip(keys, sequences, strict=True))
+    )
+
+
+def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:
+    spec = model.spec
+    batch = collate(spec, items).to(next(model.parameters()).device)
+    given_length = effective = steps = torch.zeros(())
+    for terms, weights in model.draws(batch, [samples], chunk_of(batch), given_length=True):
+        given_length, effective = weights.nll(), weights.effective_samples()
+        steps = steps + (terms.kl - terms.log_emission).double().sum(1)
+    steps = steps / (1 if model.exact else samples)
+    rows = []
+    for i, x in enumerate(items):
+        rest = in_unit(float(given_length[i]), spec)
+        row = _with_length(model, len(x), rest) | {"unit": spec.unit, "nll_given_length": rest}
+        if not model.exact:
+            row["effective_samples"] = float(effective[i])
+        found = [in_unit(v, spec) for v in steps[i, : len(x)].tolist()]
+        rows.append(row | {"steps" if model.exact else "bound_steps": found})
+    return rows
+
+
+def _with_length(model: SequenceModel, T: int, rest: float) -> dict[str, Any]:
+    """-log p(x | T) and -log p(T) together, if T has a probability."""
+    try:
+        length = in_unit(-float(model.length.log_prob(torch.tensor([T]))), model.spec)
+    except ValueError:
+        return {"nll": None, "error": f"length {T} has no probability under p(T)"}
+    return {"nll": rest + length, "nll_per_step": (rest + length) / (T + 1), "length_nll": length}
+
+
+def collate(spec: DataSpec, items: list[np.ndarray]) -> Batch:
+    """Sequences as `DataSpec.encode` gives them, padded to one batch."""
+    lengths = torch.tensor([len(x) for x in items])
+    longest = int(lengths.max())
+    shape = (len(items), longest) if spec.emission == "categorical" else (len(items), longest, spec.size)
+    x = torch.zeros(shape, dtype=torch.int64 if spec.emission == "categorical" else torch.float32)
+    for row, item in zip(x, items, strict=True):
+        row[: len(item)] = torch.from_numpy(item.copy())
+    return Batch(x, lengths, torch.arange(len(items)), torch.ones(len(items)), len(items))
