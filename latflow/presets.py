@@ -41,13 +41,18 @@ class Preset:
 ROWS: Mapping[str, Diff] = {
     "af-af": {},
     "af-scf": {"model.prior.hidden": "scf"},
-    "iaf-scf": {"model.prior.time": "iaf", "model.prior.hidden": "scf", "model.prior.context.dropout": 0.0},
-    "af-only": {"model.prior.time": "none", "model.prior.context": "position"},
+    "iaf-scf": {"model.prior.time": "iaf", "model.prior.hidden": "scf"},
+    "af-only": {"model.prior.time": "none", "model.prior.context": "position", "model.prior.reading": "raw"},
     "af-af-affine": {"model.prior.scalar": "affine"},
     "af-none-nlsq": {"model.prior.hidden": "none"},
     "af-none-affine": {"model.prior.hidden": "none", "model.prior.scalar": "affine"},
+    "lstm": {"model.kind": "lstm"},
+}
+"""The rows of Tables 1 to 3, as diffs of AF / AF: what is chosen on the axes of the model."""
+
+ROW_SETTINGS: Mapping[str, Diff] = {
+    "iaf-scf": {"model.prior.context.dropout": 0.0},
     "lstm": {
-        "model.kind": "lstm",
         "train.optimizer": "sgd",
         "train.lr": 20.0,
         "train.batch_size": 15,
@@ -57,7 +62,7 @@ ROWS: Mapping[str, Diff] = {
         "train.kl_ramp": 0.0,
     },
 }
-"""The rows of Tables 1 to 3, as diffs of AF / AF."""
+"""Sizes and training that a row has of its own (supplement E)."""
 
 TITLES: Mapping[str, str] = {
     "af-af": "AF in time, AF in hidden",
@@ -196,7 +201,7 @@ SMALL: Mapping[str, Diff] = {
     },
     "jsb": {
         **SMALL_MUSIC,
-        **{f"model.{part}.dropout": 0.3 for part in ("prior", "posterior", "emission")},
+        **{f"model.{part}.dropout": 0.3 for part in ("prior.context", "posterior", "emission")},
         "train.lr": 2e-3,
         "train.lr_decay": 25,
         "train.patience": 1000,
@@ -275,22 +280,25 @@ _MUSIC_ROWS = ("lstm", "af-af", "af-scf", "iaf-scf")
 def _presets() -> dict[str, Preset]:
     found: dict[str, Preset] = {}
 
-    def add(name: str, diff: Diff, about: str) -> None:
-        found[name] = Preset(name, evolve(Config(), diff), PAPER.get(name), about)
+    def add(name: str, row: str, diff: Diff, about: str) -> None:
+        # The choices come last: they keep what sizes they share with AF / AF's.
+        config = evolve(evolve(Config(), diff), ROWS[row])
+        found[name] = Preset(name, config, PAPER.get(name), about)
 
     for corpus, diff in CORPORA.items():
         for row in ROWS if corpus == "ptb" else _MUSIC_ROWS:
-            paper = {**diff, **ROWS[row], **EXTRA.get((corpus, row), {})}
-            add(f"{corpus}-{row}", paper, TITLES[row])
+            paper = {**diff, **ROW_SETTINGS.get(row, {}), **EXTRA.get((corpus, row), {})}
+            add(f"{corpus}-{row}", row, paper, TITLES[row])
             small = {**paper, **SMALL[corpus], **(SMALL_LSTM if row == "lstm" else {})}
             small |= SMALL_EXTRA.get((corpus, row), {})
-            add(f"{corpus}-{row}-small", small, f"{TITLES[row]}, small")
+            add(f"{corpus}-{row}-small", row, small, f"{TITLES[row]}, small")
             if corpus == "ptb" and row in ("lstm", "af-af"):
-                add(f"{corpus}-{row}-long", {**small, **LONG}, f"{TITLES[row]}, small, fourteen passes")
+                long = {**small, **LONG}
+                add(f"{corpus}-{row}-long", row, long, f"{TITLES[row]}, small, fourteen passes")
     for corpus, diff in BUILT_IN.items():
         for row in ROWS if corpus != "chords" else _MUSIC_ROWS:
-            built_in = {**ROWS[row], **diff, **(SMALL_LSTM if row == "lstm" else {})}
-            add(f"{corpus}-{row}", built_in, TITLES[row])
+            built_in = {**ROW_SETTINGS.get(row, {}), **diff, **(SMALL_LSTM if row == "lstm" else {})}
+            add(f"{corpus}-{row}", row, built_in, TITLES[row])
     return found
 
 

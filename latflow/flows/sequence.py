@@ -36,6 +36,10 @@ class Time(ABC):
     def inverse(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """eps and log |det deps_t/dz_t| of every row."""
 
+    def seen(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> Tensor:
+        """What the contexts see of the steps before, given z: z itself, unless said otherwise."""
+        return z
+
 
 class AutoregressiveTime(Time):
     """The context of step t sees z_<t."""
@@ -55,6 +59,9 @@ class InverseAutoregressiveTime(Time):
 
     def inverse(self, flow, z, packing):
         return flow.serial("inverse", z, packing)
+
+    def seen(self, flow, z, packing):
+        return self.inverse(flow, z, packing)[0]
 
 
 class IndependentTime(Time):
