@@ -58,7 +58,12 @@ def load(config: DataConfig) -> Corpus:
     if corpus.spec.kind != "music" and (config.transpose or config.crop):
         raise LatflowError(f"transpose and crop are for music; {name} is {corpus.spec.kind}")
     _check_crop(corpus, config.crop)
-    return corpus
+    train = corpus.splits["train"]
+    counts = tuple(train.counts(corpus.spec.size).tolist())
+    spec = replace(
+        corpus.spec, symbol_counts=counts, train_steps=int(train.lengths.sum()), shifts=config.transpose
+    )
+    return replace(corpus, spec=spec)
 
 
 def placed(config: DataConfig, folder: str | None) -> DataConfig:

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latflow.data import Batches, DataSpec, Sequences
+from latflow.config import DataConfig
+from latflow.data import Batches, DataSpec, Sequences, load
 from latflow.data.base import length_counts, roll_of
 from latflow.errors import LatflowError
 
@@ -108,6 +109,20 @@ def test_what_a_spec_says_of_itself() -> None:
         ({"length_counts": [0, 1, 0]}, "longest"),
         ({"length_counts": [0]}, "longest"),
         ({"extra": 1}, "expected"),
+        ({"symbol_counts": [1]}, "1 symbol_counts for 2 symbols"),
+        ({"symbol_counts": [1, 0.5]}, "whole numbers"),
+        ({"symbol_counts": 3}, "list"),
+        ({"train_steps": -1}, "train_steps is -1"),
+        ({"shifts": 2}, "only music"),
+        ({"shifts": True}, "shifts is True"),
+        ({"labels": ["x", "x"]}, "each once"),
+        ({"labels": [1]}, "strings"),
+        ({"labels": "x"}, "list"),
+        ({"unknown": 1}, "true or false"),
+        ({"unknown": True}, "the last symbol"),
+        ({"unknown": True, "symbols": ["\ufffd", "a"]}, "the last symbol"),
+        ({"kind": "music", "symbols": [], "unknown": True}, "the last symbol"),
+        ({"kind": "music", "symbols": [], "shifts": 88}, "below 88"),
     ],
 )
 def test_a_spec_from_a_file_is_checked(change: dict, said: str) -> None:
@@ -117,6 +132,20 @@ def test_a_spec_from_a_file_is_checked(change: dict, said: str) -> None:
         DataSpec.from_dict({**good, **change})
     with pytest.raises(LatflowError, match="expected an object"):
         DataSpec.from_dict([good])
+
+
+def test_all_of_a_spec_survives_json_and_what_was_written_before_it_still_reads() -> None:
+    full = DataSpec("tokens", (7, "<unknown>"), (0, 2), (3, 0), 3, ("a", "b"), unknown=True)
+    music = DataSpec("music", (), (0, 2), (1,) * 88, 9, shifts=6)
+    for spec in (full, music):
+        again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+        assert again == spec
+        assert again.to_dict() == spec.to_dict()  # what does not count as a difference is kept too
+    before = DataSpec.from_dict({"kind": "music", "symbols": [], "length_counts": [0, 2]})
+    assert before == music  # counts and shifts are of the training, not of the data
+    assert (before.symbol_counts, before.train_steps, before.shifts) == ((), 0, 0)
+    assert full != DataSpec("tokens", (7, "<unknown>"), (0, 2), (3, 0), 3, ("a",), unknown=True)
+    assert full != DataSpec("tokens", (7, "<unknown>"), (0, 2), (3, 0), 3, ("a", "b"))
 
 
 def test_what_cannot_be_encoded_is_named() -> None:
@@ -159,6 +188,26 @@ def test_the_store_is_compact_and_faithful(size: int, dtype: type) -> None:
     assert [x.tolist() for x in kept.select(np.array([2, 0]))] == [items[2].tolist(), items[0].tolist()]
     with pytest.raises(IndexError):
         kept[3]
+
+
+def test_symbols_and_notes_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    items = [rng.integers(300, size=n) for n in (5, 1, (1 << 18) + 3)]  # longer than one block
+    found = Sequences.of_symbols(items, [len(x) for x in items], 301).counts(301)
+    assert (found == np.bincount(np.concatenate(items), minlength=301)).all()
+    sequences = random_rolls([4, 9])
+    assert (sequences.counts(88) == np.concatenate(list(sequences)).sum(axis=0)).all()
+
+
+def test_a_corpus_counts_its_training_split() -> None:
+    for name in ("hmm", "chords"):
+        corpus = load(DataConfig(name, train_size=40, eval_size=5))
+        spec, train = corpus.spec, corpus.splits["train"]
+        assert spec.train_steps == train.lengths.sum()
+        assert spec.symbol_counts == tuple(train.counts(spec.size).tolist())
+        assert (sum(spec.symbol_counts) == spec.train_steps) == (name == "hmm")
+        assert spec.shifts == 0
+    assert load(DataConfig("chords", train_size=40, eval_size=5, transpose=4)).spec.shifts == 4
 
 
 def test_a_step_of_music_takes_eleven_bytes() -> None:
