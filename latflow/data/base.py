@@ -7,13 +7,15 @@ uint8 piano roll (T, 88) whose column k is MIDI note 21 + k. `Batches` groups se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from latflow.data.labels import moved_keys
 from latflow.data.spec import LOWEST, NOTES, DataSpec, length_counts, roll_of
 from latflow.errors import LatflowError
 
@@ -25,6 +27,7 @@ __all__ = [
     "Corpus",
     "DataSpec",
     "Sequences",
+    "collate",
     "length_counts",
     "roll_of",
 ]
@@ -34,13 +37,26 @@ class Sequences:
     """Many sequences in one flat array plus offsets: one byte for a symbol of a small vocabulary, eleven
     for a step of music.
 
-    `sequences[i]` is an int64 array (T,) or a uint8 roll (T, 88), as `DataSpec.encode` gives it.
+    `sequences[i]` is an int64 array (T,) or a uint8 roll (T, 88), as `DataSpec.encode` gives it; `sequences[:50]`, or
+    any slice, list or array of numbers, is the store of those. `labels` are (n,) indices into `DataSpec.labels`.
     """
 
-    def __init__(self, flat: np.ndarray, lengths: np.ndarray, music: bool) -> None:
+    def __init__(
+        self,
+        flat: np.ndarray,
+        lengths: np.ndarray,
+        music: bool,
+        labels: np.ndarray | None = None,
+        *,
+        keys: bool = False,
+    ) -> None:
         self.flat = flat  # (steps,) unsigned, or (steps, 11) uint8: a step's 88 notes as bits
         self.music = music
         self.lengths = np.asarray(lengths, np.int64)
+        self.labels = None if labels is None else np.asarray(labels, np.int64)
+        self.keys = keys  # the labels are the 24 keys of `labels.KEYS`, which move with the music
+        if self.labels is not None and self.labels.shape != self.lengths.shape:
+            raise ValueError(f"{len(self.labels)} labels for {len(self.lengths)} sequences")
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
         if self._offsets[-1] != len(flat) or (self.lengths < 1).any():
             raise ValueError("every sequence has a step at least, and the lengths add up to the flat array's")
@@ -67,7 +83,16 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, i: int) -> np.ndarray:
+    @overload
+    def __getitem__(self, i: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, i: slice | Sequence[int] | np.ndarray) -> Sequences: ...
+    def __getitem__(self, i: int | slice | Sequence[int] | np.ndarray) -> np.ndarray | Sequences:
+        if isinstance(i, slice):
+            return self.select(np.arange(len(self))[i])
+        if isinstance(i, (Sequence, np.ndarray)):
+            chosen = np.asarray(i) if len(i) else np.zeros(0, np.int64)
+            return self.select(np.arange(len(self))[chosen])
         if not -len(self) <= i < len(self):
             raise IndexError(f"sequence {i} of {len(self)}")
         return self.steps(i, 0, int(self.lengths[i]))
@@ -86,9 +111,11 @@ class Sequences:
         return self.flat.nbytes + self.lengths.nbytes + self._offsets.nbytes
 
     def sha256(self) -> str:
-        """Of all sequences, in their order."""
+        """Of all sequences, in their order, and of their labels."""
         found = hashlib.sha256(self.lengths.astype("<i8").tobytes())
         found.update(self.flat.astype(self.flat.dtype.newbyteorder("<"), copy=False).tobytes())
+        if self.labels is not None:
+            found.update(self.labels.astype("<i8").tobytes())
         return found.hexdigest()
 
     def counts(self, size: int) -> np.ndarray:
@@ -107,7 +134,13 @@ class Sequences:
     def select(self, keep: np.ndarray) -> Sequences:
         """The sequences whose numbers are in `keep`, in that order."""
         parts = [self.flat[self._offsets[i] : self._offsets[i + 1]] for i in keep]
-        return Sequences(np.concatenate(parts) if parts else self.flat[:0], self.lengths[keep], self.music)
+        labels = None if self.labels is None else self.labels[keep]
+        flat = np.concatenate(parts) if parts else self.flat[:0]
+        return Sequences(flat, self.lengths[keep], self.music, labels, keys=self.keys)
+
+    def labelled(self, labels: np.ndarray, keys: bool = False) -> Sequences:
+        """The same sequences with a label each."""
+        return Sequences(self.flat, self.lengths, self.music, labels, keys=keys)
 
 
 @dataclass(frozen=True)
@@ -145,10 +178,57 @@ class Batch:
     total: int
     """Sequences in the whole batch over all processes: the sum of the weights over processes."""
 
+    label: Tensor | None = field(default=None, kw_only=True)
+    """(b,) int64 into `DataSpec.labels`; None if sequences have none."""
+    shift: Tensor | None = field(default=None, kw_only=True)
+    """(b,) int64: semitones that each piece was moved up; None for symbols."""
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        move: Callable[[Tensor], Tensor] = lambda tensor: tensor.to(device, non_blocking=True)  # noqa: E731
-        return Batch(move(self.x), move(self.lengths), move(self.index), move(self.weight), self.total)
+        moved: dict[str, Any] = {
+            f.name: value.to(device, non_blocking=True)
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+def collate(items: Sequence[Any], spec: DataSpec, labels: Sequence[str] | None = None) -> Batch:
+    """Sequences as one batch: arrays as `DataSpec.encode` gives them or what it takes, numbered as they come, music as
+    it stands (shift 0), with the names of their labels where they have them.
+    """
+    if not len(items):
+        raise ValueError("no sequences to put into a batch")
+    arrays = [x if isinstance(x, np.ndarray) else spec.encode(x) for x in items]
+    label = None if labels is None else np.array([spec.label_index(name) for name in labels], np.int64)
+    return _batch(arrays, np.arange(len(arrays)), 1.0, len(arrays), label)
+
+
+def _batch(
+    arrays: Sequence[np.ndarray],
+    index: np.ndarray,
+    weight: float,
+    total: int,
+    label: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
+) -> Batch:
+    """Arrays (T,) or (T, 88) padded with 0 to the longest."""
+    lengths = np.array([len(x) for x in arrays], np.int64)
+    music = arrays[0].ndim == 2
+    x = np.zeros((len(arrays), lengths.max(), *arrays[0].shape[1:]), np.float32 if music else np.int64)
+    for row, array in zip(x, arrays, strict=True):
+        row[: len(array)] = array
+    if music and shift is None:
+        shift = np.zeros(len(arrays), np.int64)
+    return Batch(
+        torch.from_numpy(x),
+        torch.from_numpy(lengths),
+        torch.from_numpy(index.copy()),
+        torch.full((len(arrays),), weight),
+        total,
+        label=None if label is None else torch.from_numpy(label),
+        shift=None if shift is None else torch.from_numpy(shift),
+    )
 
 
 class Batches:
@@ -165,10 +245,11 @@ class Batches:
     are shuffled. Without, everything comes sorted by length.
 
     transpose, crop: music only. A piece longer than `crop` steps is cut to a random stretch of `crop`; then
-    all its notes move by the same random number of semitones, at most `transpose` either way and never off
-    the keyboard. Both depend on (seed, epoch, index) alone. A crop's length has support in p(T), whose
-    histogram for music starts from one at every length up to 1.25 x the longest; p(T) itself still counts
-    whole pieces, which is what a sample should be.
+    all its notes move by the same number of semitones: none in a share `transpose_zero` of the draws, else one of
+    those from -transpose to transpose that keep it on the keyboard, any but 0 with the same chance (and none if there
+    is no such). `Batch.shift` says which, and a label that is a key moves along. All depends on (seed, epoch, index)
+    alone. A crop's length has support in p(T), whose histogram for music starts from one at every length up to
+    1.25 x the longest; p(T) itself still counts whole pieces, which is what a sample should be.
     """
 
     def __init__(
@@ -181,6 +262,7 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         transpose: int = 0,
+        transpose_zero: float = 0.3,
         crop: int = 0,
     ) -> None:
         if batch_size < 1:
@@ -189,11 +271,13 @@ class Batches:
             raise ValueError(f"seed {seed}, rank {rank}, world {world}: need seed >= 0 and 0 <= rank < world")
         if transpose < 0 or crop < 0 or (not sequences.music and (transpose or crop)):
             raise LatflowError("transpose and crop are 0 or more, and for music only")
+        if not 0 <= transpose_zero <= 1:
+            raise LatflowError(f"transpose_zero is {transpose_zero}; it is a share, from 0 to 1")
         self.sequences = sequences
         self.batch_size = batch_size
         self.seed, self.shuffle = seed, shuffle
         self.rank, self.world = rank, world
-        self.transpose, self.crop = transpose, crop
+        self.transpose, self.transpose_zero, self.crop = transpose, transpose_zero, crop
         self._lengths = np.minimum(sequences.lengths, crop) if crop else sequences.lengths
 
     def __len__(self) -> int:
@@ -218,30 +302,27 @@ class Batches:
             yield self._collate(mine if len(mine) else batch[:1], weight, len(batch), epoch)
 
     def _collate(self, index: np.ndarray, weight: float, total: int, epoch: int) -> Batch:
-        lengths = self._lengths[index]
-        if self.sequences.music:
-            x = np.zeros((len(index), lengths.max(), NOTES), np.float32)
-        else:
-            x = np.zeros((len(index), lengths.max()), np.int64)
-        for row, i, length in zip(x, index.tolist(), lengths.tolist(), strict=True):
-            row[:length] = (
-                self._varied(i, length, epoch) if self.transpose or self.crop else self.sequences[i]
-            )
-        return Batch(
-            torch.from_numpy(x),
-            torch.from_numpy(lengths.copy()),
-            torch.from_numpy(index.copy()),
-            torch.full((len(index),), weight),
-            total,
-        )
+        labels = self.sequences.labels
+        label = None if labels is None else labels[index]
+        if not (self.transpose or self.crop):
+            return _batch([self.sequences[i] for i in index.tolist()], index, weight, total, label)
+        varied = [self._varied(i, int(self._lengths[i]), epoch) for i in index.tolist()]
+        shift = np.array([shift for _, shift in varied], np.int64)
+        if label is not None and self.sequences.keys:
+            label = moved_keys(label, shift)
+        return _batch([roll for roll, _ in varied], index, weight, total, label, shift)
 
-    def _varied(self, i: int, length: int, epoch: int) -> np.ndarray:
-        """Piece i, cropped to `length` and transposed."""
+    def _varied(self, i: int, length: int, epoch: int) -> tuple[np.ndarray, int]:
+        """Piece i, cropped to `length` and transposed, and by how much."""
         rng = np.random.default_rng([self.seed, epoch, i])
         start = int(rng.integers(self.sequences.lengths[i] - length + 1))
         roll = self.sequences.steps(i, start, start + length)
         used = np.flatnonzero(roll.any(axis=0))
-        if self.transpose and len(used):
-            down, up = min(self.transpose, used[0]), min(self.transpose, NOTES - 1 - used[-1])
-            roll = np.roll(roll, int(rng.integers(-down, up + 1)), axis=1)
-        return roll
+        if not self.transpose or not len(used):
+            return roll, 0
+        down, up = min(self.transpose, int(used[0])), min(self.transpose, NOTES - 1 - int(used[-1]))
+        if rng.random() < self.transpose_zero or not down + up:
+            return roll, 0
+        drawn = int(rng.integers(down + up)) - down
+        shift = drawn + (drawn >= 0)  # -down .. -1 and 1 .. up
+        return np.roll(roll, shift, axis=1), shift

@@ -143,6 +143,16 @@ class DataSpec:
                 f"{self.step_name} {unknown!r} at position {at + 1} is not among the {self.size} of this data"
             ) from None
 
+    def label_index(self, name: str) -> int:
+        """The index of a label."""
+        if name not in self.labels:
+            known = ", ".join(map(repr, self.labels[:30])) + " ..." * (len(self.labels) > 30)
+            raise LatflowError(
+                f"label {name!r}; "
+                + (f"accepted: {known}" if known else "sequences of this data have no labels")
+            )
+        return self.labels.index(name)
+
     def decode(self, array: np.ndarray | Tensor) -> Any:
         """The inverse of `encode`: a string, a list of tokens, or a list of sorted MIDI notes per step."""
         array = np.asarray(array)
@@ -174,7 +184,8 @@ class DataSpec:
         for name in ("symbols", "length_counts", "symbol_counts", "labels"):
             if not isinstance(raw.get(name, []), (list, tuple)):
                 raise LatflowError(f"data spec: {name} must be a list")
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in raw.items()})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in raw.items()}
+        return cls(**values)
 
 
 def _is_symbol(symbol: object, kind: str) -> bool:
