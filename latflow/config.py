@@ -40,7 +40,9 @@ class DataConfig:
     steps_per_second: float | None = None
     """midi: a grid in seconds instead of beats; tempo changes then count."""
     transpose: int = 0
-    """music, training only: shift each piece at random by up to this many semitones."""
+    """music, training only: shift each piece at random by up to this many semitones, and tell the model by how many."""
+    transpose_zero: float = 0.3
+    """music, training only: the share of draws without a shift, as every piece is evaluated and sampled."""
     crop: int = 0
     """music, training only: a random stretch of this many steps of each longer piece, as if it were a whole one; 0:
     whole pieces. Places further in than that are then never trained."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from latflow.config import DataConfig
 from latflow.data import fetch
-from latflow.data.base import Batch, Batches, Corpus, DataSpec, Sequences
+from latflow.data.base import Batch, Batches, Corpus, DataSpec, Sequences, collate
 from latflow.data.midi import load_midi
 from latflow.data.music import load_music
 from latflow.data.synthetic import draw_corpus
 from latflow.data.text import load_ptb, load_pydoc, load_text, load_tokens
 from latflow.errors import LatflowError
 
-__all__ = ["CATALOGUE", "Batch", "Batches", "Corpus", "DataSpec", "Sequences", "load"]
+__all__ = ["CATALOGUE", "Batch", "Batches", "Corpus", "DataSpec", "Sequences", "collate", "load"]
 
 CATALOGUE = {
     "ptb": "Penn Treebank sentences, characters (English, newspaper)",
@@ -58,7 +58,12 @@ def load(config: DataConfig) -> Corpus:
     if corpus.spec.kind != "music" and (config.transpose or config.crop):
         raise LatflowError(f"transpose and crop are for music; {name} is {corpus.spec.kind}")
     _check_crop(corpus, config.crop)
-    return corpus
+    train = corpus.splits["train"]
+    counts = tuple(train.counts(corpus.spec.size).tolist())
+    spec = replace(
+        corpus.spec, symbol_counts=counts, train_steps=int(train.lengths.sum()), shifts=config.transpose
+    )
+    return replace(corpus, spec=spec)
 
 
 def placed(config: DataConfig, folder: str | None) -> DataConfig:
@@ -86,6 +91,8 @@ def _check(config: DataConfig) -> None:
     for field in ("transpose", "crop", "chunk", "train_size", "eval_size", "synthetic_seed", "split_seed"):
         if getattr(config, field) < 0:
             raise LatflowError(f"{field} is {getattr(config, field)}; it must be 0 or more")
+    if not 0 <= config.transpose_zero <= 1:
+        raise LatflowError(f"transpose_zero is {config.transpose_zero}; it is a share, from 0 to 1")
     if config.max_length is not None and config.max_length < 1:
         raise LatflowError(f"max_length is {config.max_length}; it must be 1 or more")
     if config.max_length is not None and config.name in ("hmm", "chords"):
