@@ -23,6 +23,7 @@ from latflow.flows import (
     HiddenFlow,
     Layer,
     LSTMContext,
+    Mixture,
     NLSq,
     PositionContext,
     Raw,
@@ -30,10 +31,16 @@ from latflow.flows import (
     SplitCoupling,
     Time,
 )
+from latflow.flows.mixture import TiedMixture
+from latflow.flows.tied import TiedScalar
 from latflow.flows.sequence import TIMES
+from latflow.models.codes import Codes, log_odds
+from latflow.models.emission.bayes import BayesEmission
 from latflow.models.emission.bilstm import BiLSTMEmission
 from latflow.models.parts import Parts
 from latflow.models.posterior.bilstm import BiLSTMPosterior
+from latflow.models.posterior.codebook import CodebookPosterior
+from latflow.models.reading import SymbolsReading
 
 # Scalar maps.
 
@@ -44,6 +51,22 @@ def nlsq(options: NLSqOptions, parts: Parts) -> NLSq:
 
 def affine(options: AffineOptions, parts: Parts) -> Affine:
     return Affine(options.raw_scale)
+
+
+def mixture(options: MixtureOptions, parts: Parts) -> ScalarTransform:
+    if not options.tied:
+        return Mixture(options.components)
+    posterior, hidden = parts.posterior, parts.config.prior.hidden
+    if not isinstance(posterior, CodebookPosterior) or not posterior.codes.music:
+        raise LatflowError(
+            "model.prior.scalar.tied ties the mixture to a codebook of notes; it needs music and model.posterior "
+            "codebook (for text and tokens the tied mixture is model.prior.hidden codebook)"
+        )
+    if hidden.layers != 1:
+        raise LatflowError(
+            f"model.prior.hidden.layers is {hidden.layers}; a mixture tied to the codebook is one layer, next to z"
+        )
+    return TiedScalar(posterior.codes.pairs, log_odds(parts.spec))
 
 
 # Across hidden.
@@ -71,6 +94,16 @@ def split_coupling(options: LayeredOptions, parts: Parts) -> HiddenFlow:
 
 def elementwise(options: LayeredOptions, parts: Parts) -> HiddenFlow:
     return _layered(Elementwise, options, parts)
+
+
+def tied_mixture(options: NoOptions, parts: Parts) -> TiedMixture:
+    posterior = parts.posterior
+    if not isinstance(posterior, CodebookPosterior) or posterior.codes.music:
+        raise LatflowError(
+            "model.prior.hidden codebook is the mixture of all codes of text or tokens; it needs model.posterior "
+            "codebook (for music the tied mixture is model.prior.scalar mixture with tied: true)"
+        )
+    return TiedMixture(posterior.codes, parts.context.size, log_odds(parts.spec))
 
 
 # Across time.
@@ -116,7 +149,33 @@ def layer(options: LayerOptions, parts: Parts) -> Layer:
     return Layer(parts.latent_size, options.units)
 
 
+def symbols(options: NoOptions, parts: Parts) -> SymbolsReading:
+    emission = parts.emission
+    if not isinstance(emission, BayesEmission):
+        raise LatflowError(
+            "model.prior.reading symbols reads z_t as the emission does and needs one that looks at z_t alone: "
+            "model.emission bayes"
+        )
+    if parts.config.prior.time.name == "iaf":
+        raise LatflowError(
+            "model.prior.reading symbols reads z_t, and with model.prior.time iaf the context sees eps_t, in which "
+            "there are no symbols; take raw or layer"
+        )
+    return SymbolsReading(emission, parts.alphabet)
+
+
 # Posterior and emission.
+
+
+def codebook(options: CodebookOptions, parts: Parts) -> CodebookPosterior:
+    return CodebookPosterior(Codes(parts.spec, parts.config.latent_size, options.sigma, options.learned))
+
+
+def bayes(options: NoOptions, parts: Parts) -> BayesEmission:
+    posterior = parts.posterior
+    if not isinstance(posterior, CodebookPosterior):
+        raise LatflowError("model.emission bayes is Bayes' rule on a codebook; it needs model.posterior codebook")
+    return BayesEmission(posterior.codes, log_odds(parts.spec))
 
 
 def bilstm_posterior(options: BiLSTMPosteriorOptions, parts: Parts) -> BiLSTMPosterior:
