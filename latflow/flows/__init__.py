@@ -5,6 +5,7 @@ from latflow.flows.context import Context, LSTMContext, PositionContext
 from latflow.flows.hidden import Autoregressive, Elementwise, HiddenFlow, SplitCoupling
 from latflow.flows.lstm import LSTM
 from latflow.flows.made import MADE, Conditioner
+from latflow.flows.mixture import Mixture
 from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
 from latflow.flows.scalar import Affine, NLSq, ScalarTransform
@@ -21,6 +22,7 @@ __all__ = [
     "Elementwise",
     "HiddenFlow",
     "LSTMContext",
+    "Mixture",
     "NLSq",
     "Packing",
     "PositionContext",

@@ -7,6 +7,7 @@ with `u` held constant; each further step is exact to twice the order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -28,7 +29,7 @@ def root(
 ) -> Tensor:
     """The root of an increasing f(u, *given) in [low, high], elementwise, with its exact gradient and second
     derivatives, to machine precision: the residual is a few roundings of `scale`, the size of the largest term of f,
-    or u a few roundings from where f changes its sign. Where neither is reached, an error. NaN gives NaN.
+    or u a rounding from where f changes its sign. Where neither is reached, an error. NaN gives NaN.
 
     Everything in f that differs from element to element is `given`, with the leading axes of u (an expanded view
     will do): after a few steps of all elements the finder goes on with those that need more. What it finds for one
@@ -49,61 +50,67 @@ def root(
             u = torch.where(inside, newton, 0.5 * (low + high))
     value, slope = f(u, *given)
     with torch.no_grad():
-        left = ~_at_rounding(u, value, slope, scale)
+        left = ~_at_rounding(value, scale)
         some_left = bool(left.any())
     if some_left:
         with torch.no_grad():
-            rest = (tensor[left] for tensor in (u, low, high, *bracket, scale, *given))
-            found, done = _safeguarded(f, *rest)
-            if not bool(done.all()):
+            start, *rest = (tensor[left] for tensor in (u, low, high, *bracket, scale, *given))
+            found, missing = _safeguarded(f, start, rest)
+            if missing:
                 raise ArithmeticError(
-                    f"{int((~done).sum())} of {u.numel()} roots not found to machine precision: f must increase, and "
-                    "change its sign between `low` and `high`"
+                    f"{missing} of {u.numel()} roots not found to machine precision: f must increase, and change its "
+                    "sign between `low` and `high`"
                 )
             u = u.masked_scatter(left, found)
         value, slope = f(u, *given)
-    u = u - value / slope
-    if torch.is_grad_enabled():
-        value, slope = f(u, *given)
+    for last in (False, True) if torch.is_grad_enabled() else (True,):
+        if some_left:  # those are found, and step for the gradient only
+            value = torch.where(left, value - value.detach(), value)
         u = u - value / slope
+        if not last:
+            value, slope = f(u, *given)
     return u
 
 
-def _at_rounding(u: Tensor, value: Tensor, slope: Tensor, scale: Tensor) -> Tensor:
-    """Whether the residual is no more than roundings of the terms of f, or of u, account for. True of a NaN, which no
-    step would mend."""
-    rounding = ROUNDINGS * torch.finfo(u.dtype).eps
-    return ~(value.abs() > rounding * torch.maximum(scale, slope * u.abs()))
+def _at_rounding(value: Tensor, scale: Tensor) -> Tensor:
+    """Whether the residual is no more than roundings of the terms of f. True of a NaN, which no step would mend.
 
-
-def _safeguarded(
-    f: Function,
-    u: Tensor,
-    low: Tensor,
-    high: Tensor,
-    lowest: Tensor,
-    highest: Tensor,
-    scale: Tensor,
-    *given: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The root from any u, (n,), and whether it was found.
-
-    Newton's step where it is inside the bracket and at most half as long as the last, else half of the bracket: so
-    the steps shrink at least like powers of two. `lowest` and `highest` are the ends of the bracket as first given:
-    to close in on an end where f was not seen to have the right sign proves nothing.
+    A Newton step that is too short to move u would not do: at the edge of a steep part of f the root may be far off in
+    the flat part beside it.
     """
-    last, done = high - low, torch.zeros_like(u, dtype=torch.bool)
+    return ~(value.abs() > ROUNDINGS * torch.finfo(value.dtype).eps * scale)
+
+
+def _safeguarded(f: Function, start: Tensor, rest: Sequence[Tensor]) -> tuple[Tensor, int]:
+    """The roots from any start (n,), and how many were not found; `rest` is the bracket as it has shrunk, the bracket
+    as first given, the scale and what f is given.
+
+    Newton's step, of at least a rounding of u, where it is inside the bracket and at most half as long as the last,
+    else half of the bracket: so the steps shrink at least like powers of two. To close in on an end of the first
+    bracket, where f was not seen to have the right sign, proves nothing.
+    """
+    roots, left = start.clone(), torch.arange(len(start), device=start.device)
+    u, last, best, least = start, rest[1] - rest[0], start, torch.full_like(start, math.inf)
     for _ in range(LIMIT):
+        low, high, lowest, highest, scale, *given = rest
         value, slope = f(u, *given)
         low = torch.where(value < 0, u, low)
         high = torch.where(value > 0, u, high)
-        closed = high - low <= torch.finfo(u.dtype).eps * u.abs()
-        done = _at_rounding(u, value, slope, scale) | (closed & (low > lowest) & (high < highest))
-        if bool(done.all()):
-            break
-        newton = u - value / slope
+        rounding = torch.finfo(u.dtype).eps * u.abs()
+        closed = (high - low <= rounding) & (low > lowest) & (high < highest)
+        # One step more from a residual at rounding, and the better of the two.
+        done = least.isfinite() | closed | ~(value.abs() > 0)
+        best = torch.where(value.abs() > least, best, u)
+        least = torch.where(_at_rounding(value, scale), value.abs(), least)
+        newton = u - torch.copysign(torch.maximum((value / slope).abs(), rounding), value)
         short = (newton > low) & (newton < high) & (2 * (newton - u).abs() <= last)
         new = torch.where(short, newton, low + 0.5 * (high - low))
-        new = torch.where(done, u, new)
-        u, last = new, (new - u).abs()
-    return u, done
+        last, rest = (new - u).abs(), (low, high, *rest[2:])
+        if bool(done.any()):
+            roots[left[done]] = best[done]
+            state = (left, new, last, best, least, *rest)
+            left, new, last, best, least, *rest = (tensor[~done] for tensor in state)
+        u = new
+        if not len(left):
+            break
+    return roots, len(left)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from latflow.shapes import Float
 class ScalarTransform(ABC):
     """An increasing map of R for every value of its `n_params` raw parameters."""
 
-    n_params: ClassVar[int]
+    n_params: int
 
     @abstractmethod
     def forward(
@@ -35,13 +34,17 @@ class ScalarTransform(ABC):
     ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """eps and log deps/dz, elementwise."""
 
+    def start(self) -> Float[Tensor, " p"]:
+        """The raw parameters to start from: what a network that puts out zeros adds to them."""
+        return torch.zeros(self.n_params)
+
 
 @dataclass(frozen=True)
 class Affine(ScalarTransform):
     """z = a + b eps,  b = exp(scale b')  (section 3). Raw: a, b'."""
 
     scale: float = 1.0
-    n_params: ClassVar[int] = 2
+    n_params = 2
 
     def forward(self, eps, raw):
         a, log_b = self._parameters(raw)
@@ -74,7 +77,7 @@ class NLSq(ScalarTransform):
 
     alpha: float = 0.95
     scale: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    n_params: ClassVar[int] = 5
+    n_params = 5
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
