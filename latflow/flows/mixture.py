@@ -84,8 +84,9 @@ def mixture_forward(
 
     def f(z, eps, noise, width, *parameters):
         value, logdet = mixture_inverse(z, *parameters)
-        value, slope = value - eps, logdet.exp().clamp(min=torch.finfo(z.dtype).tiny)
-        # Between components far apart, all z have one eps: a step would follow nothing but the noise.
+        # Between components far apart all z have one eps: dz/deps is beyond the numbers, and a step would follow the
+        # noise.
+        value, slope = value - eps, logdet.exp().clamp(min=math.sqrt(torch.finfo(z.dtype).tiny))
         flat = (value.abs() <= noise) & (slope * width <= noise)
         return torch.where(flat, value - value.detach(), value), slope
 
