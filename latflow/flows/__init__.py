@@ -5,6 +5,7 @@ What runs faster than it is written stands in `latflow.fast` and is chosen at on
 
 from latflow.flows.context import Context, LSTMContext, PositionContext
 from latflow.flows.hidden import Autoregressive, Elementwise, HiddenFlow, SplitCoupling
+from latflow.flows.mixture import Mixture
 from latflow.flows.network import MADE, Conditioner
 from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
@@ -26,6 +27,7 @@ __all__ = [
     "HiddenFlow",
     "LSTMContext",
     "Layer",
+    "Mixture",
     "NLSq",
     "Packing",
     "PositionContext",

@@ -106,7 +106,7 @@ class NLSq(ScalarTransform):
         a, log_b, kappa, log_d, g = self._parameters(raw)
         w = (eps - a) * log_d.exp() * (-log_b).exp()
 
-        def h(delta: Tensor) -> tuple[Tensor, Tensor]:
+        def h(delta: Tensor, w: Tensor, kappa: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
             u = g + delta
             r = 1 / (1 + u.square())
             return delta + kappa * r - w, 1 - 2 * kappa * (u * r) * r
@@ -115,7 +115,8 @@ class NLSq(ScalarTransform):
         high = w - kappa.clamp(max=0)
         with torch.no_grad():
             start = _cubic_root(g + w, kappa) - g
-        delta = root(h, low, high, start)
+            scale = torch.maximum(w.abs(), kappa.abs())
+        delta = root(h, low, high, start, scale, (w, kappa, g))
         u = g + delta
         r = 1 / (1 + u.square())
         return delta * (-log_d).exp(), -(log_b + _log_relative_slope(kappa, u, r))
