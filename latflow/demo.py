@@ -23,7 +23,7 @@ LANES = (("pydoc-af-af", "hmm-lstm"), ("hmm-af-af", "pydoc-lstm"))
 """Two processes side by side, with one thread each: models this small gain nothing from a second thread."""
 
 
-def demo(out: Path, lanes: tuple[tuple[str, ...], ...] = LANES, options: tuple[str, ...] = ()) -> int:
+def demo(out: Path, lanes: tuple[tuple[str, ...], ...] = LANES, options: tuple[str, ...] = ()) -> None:
     """Train in `out`, then print results and samples, and save a figure for each set."""
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -33,7 +33,6 @@ def demo(out: Path, lanes: tuple[tuple[str, ...], ...] = LANES, options: tuple[s
     for corpus in sorted({name.partition("-")[0] for name in names}):
         _compare(out, corpus, sorted((n for n in names if n.startswith(f"{corpus}-")), reverse=True))
     print(f"{time.monotonic() - began:.0f} seconds in all; runs and figures are in {out}")
-    return 0
 
 
 def _train(name: str, out: Path, options: tuple[str, ...]) -> None:

@@ -15,8 +15,8 @@ from safetensors import safe_open
 
 import latflow
 from latflow import data, shipped
-from latflow.cli import main
-from latflow.cli.options import parse_train
+from latflow.cli import main, parse
+from latflow.cli.train import config_of
 from latflow.config import evolve, flatten
 from latflow.data import fetch
 from latflow.data.midi import write_midi
@@ -99,7 +99,7 @@ def test_the_command_of_its_card_trains_it(name):
     command = re.search(r"^    (latflow train (?:.+\\\n)*.+)$", shipped.card_text(name), re.MULTILINE)
     assert command
     words = shlex.split(command[1].replace("\\\n", " "))[2:]
-    given, shipped_with = flatten(parse_train(words).config), flatten(Run.open(name).config)
+    given, shipped_with = flatten(config_of(parse(["train", *words]))), flatten(Run.open(name).config)
     assert {field for field in given if given[field] != shipped_with[field]} <= set(NO_MATTER)
 
 

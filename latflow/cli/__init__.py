@@ -1,6 +1,6 @@
-"""The commands: parse, call, print.
+"""The commands, a file each: `add` says what may be typed, `run` calls and prints.
 
-`parser` says what may be typed; `models`, `data` and `lists` do it and print. A mistake of the user's is a
+What a command needs is imported when it runs, so that --help answers at once. A mistake of the user's is a
 LatflowError, printed as one line with exit code 2.
 """
 
@@ -10,13 +10,28 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TextIO
 
-from latflow.cli.parser import build_parser, check
+from latflow import __version__
+from latflow.cli import (
+    bench,
+    data,
+    demo,
+    evaluate,
+    export,
+    models,
+    plot,
+    presets,
+    reproduce,
+    sample,
+    score,
+    train,
+)
+from latflow.cli.parser import Parser, check
 from latflow.errors import LatflowError, LatflowWarning
 
-__all__ = ["build_parser", "main"]
+COMMANDS = (train, evaluate, score, sample, presets, models, export, demo, data, bench, reproduce, plot)
+"""In the order of --help."""
 
 OUT_OF_MEMORY = (
     "memory has run out; ask for less at a time: fewer samples or sequences in a batch, shorter sequences "
@@ -24,22 +39,34 @@ OUT_OF_MEMORY = (
 )
 
 
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """What was typed; `run` of it does it. A wrong word is a LatflowError that names it."""
+    parser = Parser(
+        prog="latflow",
+        description="Latent normalizing flows for discrete sequences: text, music, any symbols.",
+    )
+    parser.add_argument("--version", action="version", version=f"latflow {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        commands.choices[args.command].refuse(unknown[0])
+    check(args)
+    return args
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--"]:  # torchrun -m latflow -- train: else torchrun takes our --run for its own
         del words[0]
-    if words[:1] == ["train"]:  # its options are the fields of the config, see latflow.cli.options
-        args = argparse.Namespace(run="latflow.cli.options:train", words=words[1:])
-    else:
-        args = build_parser().parse_args(words)
     with warnings.catch_warnings():
         warnings.simplefilter("always", LatflowWarning)
         warnings.showwarning = _show_warning
         try:
-            check(args)
-            module, name = args.run.split(":")
-            return getattr(import_module(module), name)(args)
+            args = parse(words)
+            return args.run(args)
         except LatflowError as error:
             print(f"latflow: {error}", file=sys.stderr)
             return 2

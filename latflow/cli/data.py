@@ -1,26 +1,54 @@
-"""The commands of the data side."""
+"""`latflow data`: list, fetch and describe corpora."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+from latflow.cli.fields import add_fields, changed, read_words
+from latflow.cli.parser import add_json
 from latflow.cli.printing import cell, print_table
-from latflow.config import DataConfig
-from latflow.data import CATALOGUE, fetch, load
-from latflow.data.stats import available, describe, measure
+from latflow.config import Config
 from latflow.errors import LatflowError
 
 
-def _config_of(args: argparse.Namespace) -> DataConfig:
-    return DataConfig(**{field.name: getattr(args, field.name) for field in dataclasses.fields(DataConfig)})
+def add(commands: Any) -> None:
+    command = commands.add_parser("data", help="list, fetch and describe corpora")
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+
+    action = actions.add_parser("list", help="the corpora that are known, and where they lie")
+    add_folder(action)
+    add_json(action)
+    action.set_defaults(run=run_list)
+
+    action = actions.add_parser("fetch", help="download a corpus, with a checked sha256")
+    action.add_argument("name", help="ptb, jsb, nottingham, piano-midi or musedata")
+    action.add_argument("--data-dir", metavar="DIR", help="put it here instead of the cache folder")
+    action.set_defaults(run=run_fetch)
+
+    action = actions.add_parser("stats", help="sequences, steps, lengths, vocabulary, the cost of p(T)")
+    action.add_argument("data.name", metavar="NAME", help="a corpus, or text:PATH, midi:DIR, tokens:PATH")
+    names = add_fields(action, "data.", leave_out=("data.name",), spelt=_short)
+    add_json(action)
+    action.set_defaults(run=run_stats, options=names)
 
 
-def list_corpora(args: argparse.Namespace) -> int:
-    """`latflow data list`."""
+def _short(name: str) -> str:
+    """data.max_length as an option of this command: --max-length."""
+    return "--" + name.removeprefix("data.").replace("_", "-")
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where the corpora lie, before $LATFLOW_DATA and the cache"
+    )
+
+
+def run_list(args: argparse.Namespace) -> int:
+    from latflow.data import CATALOGUE, fetch
+
     rows = []
     for name, about in CATALOGUE.items():
         where = "built in"
@@ -37,8 +65,9 @@ def list_corpora(args: argparse.Namespace) -> int:
     return 0
 
 
-def fetch_corpus(args: argparse.Namespace) -> int:
-    """`latflow data fetch`."""
+def run_fetch(args: argparse.Namespace) -> int:
+    from latflow.data import CATALOGUE, fetch
+
     if args.name not in fetch.CORPORA:
         if args.name in CATALOGUE and ":" not in args.name:
             print(f"{args.name} is built in; there is nothing to fetch")
@@ -50,9 +79,12 @@ def fetch_corpus(args: argparse.Namespace) -> int:
     return 0
 
 
-def stats(args: argparse.Namespace) -> int:
-    """`latflow data stats`."""
-    found = describe(load(_config_of(args)))
+def run_stats(args: argparse.Namespace) -> int:
+    from latflow.data import load
+    from latflow.data.stats import describe
+
+    words = {name: getattr(args, name) for name in ("data.name", *args.options) if hasattr(args, name)}
+    found = describe(load(changed(Config(), read_words(words)).data))
     if args.json:
         print(json.dumps(found, indent=2))
         return 0
@@ -63,21 +95,10 @@ def stats(args: argparse.Namespace) -> int:
     costs = "length_cost and truth are" if "truth" in splits["train"] else "length_cost is"
     print(f"\n{costs} in {found['unit']}, {found['convention']}")
     if found["kind"] != "music":
-        print(f"symbols: {_short(found['symbols'], found['kind'])}")
+        print(f"symbols: {_first_of(found['symbols'], found['kind'])}")
     return 0
 
 
-def _short(symbols: list[Any], kind: str) -> str:
+def _first_of(symbols: list[Any], kind: str) -> str:
     text = repr("".join(symbols)) if kind == "text" else ", ".join(json.dumps(symbol) for symbol in symbols)
     return text if len(text) <= 400 else text[:400] + " ..."
-
-
-def bench(args: argparse.Namespace) -> int:
-    """`latflow bench data`."""
-    names = args.names or available(args.data_dir)
-    rows = [measure(DataConfig(name=name, data_dir=args.data_dir), args.batch_size) for name in names]
-    if args.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        print_table([list(map(cell, row.values())) for row in rows], list(rows[0]))
-    return 0

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from latflow.errors import LatflowError
-from latflow.reproduce.result import best_index
+from latflow.reproduce.result import Result, best_index, curve_of
+from latflow.training.run import Run
 
 Column = Sequence[float | None]
+
+
+def read_curve(run: str | Path) -> tuple[Mapping[str, Column], str, str]:
+    """Columns, unit and title for `curves_figure`, of a run's folder or of a result file."""
+    path = Path(run)
+    if path.is_file():
+        result = Result.read(path)
+        return result.curve, f"{result.metrics['unit']} per {result.metrics['step_name']}", result.preset
+    made = Run.open(path)
+    if made.alone:
+        raise LatflowError(f"{run} is a model alone, without metrics.jsonl; curves are of a run's training")
+    return curve_of(made.metrics()), f"{made.spec.unit} per {made.spec.step_name}", made.folder.name
 
 
 def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Figure:

@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 
+from latflow import data
+from latflow.config import DataConfig
+from latflow.data import fetch
 from latflow.data.base import LOWEST
 from latflow.data.export import sounding
+from latflow.errors import LatflowError, LatflowWarning
+from latflow.training.run import Run
+from latflow.training.seeds import seeded
+from latflow.use.sample import sample
+
+
+def rolls_of(
+    run: Run, n: int, *, temperature: float = 1.0, seed: int = 0, data_dir: str | None = None
+) -> list[tuple[np.ndarray, ...]]:
+    """n pieces of the test data, each beside a sample of its length; where the data is not, n samples."""
+    if run.spec.kind != "music":
+        raise LatflowError(f"{run.folder} is a run on {run.spec.kind}; this figure is of music")
+    model, config = run.model(), data.placed(run.config.data, data_dir)
+    if missing := _missing(config):
+        warnings.warn(f"samples only: {missing}", LatflowWarning, stacklevel=2)
+        return [(roll,) for roll in sample(model, n, temperature=temperature, seed=seed)]
+    test = data.load(config).splits["test"]
+    with seeded(seed, 7):
+        chosen = torch.randperm(len(test))[:n].tolist()
+    pairs = []
+    for number, i in enumerate(chosen):
+        piece = test[i]
+        (drawn,) = sample(model, 1, length=len(piece), temperature=temperature, seed=seed + number)
+        pairs.append((piece, drawn))
+    return pairs
+
+
+def _missing(config: DataConfig) -> str:
+    """Why the data cannot be shown beside samples, or nothing: a model can be where its data is not."""
+    if config.name in fetch.CORPORA and not fetch.find(config.name, config.data_dir, verify=False):
+        return f"the data {config.name} is not on this machine (latflow data fetch {config.name})"
+    _, _, path = config.name.partition(":")
+    return f"{path}: no such folder" if path and not Path(path).expanduser().exists() else ""
 
 
 def roll_figure(rows: Sequence[tuple[np.ndarray, ...]], title: str = "") -> Figure:

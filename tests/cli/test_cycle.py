@@ -202,14 +202,30 @@ def finished(tmp_path_factory):
     [
         (["train"], "give a preset"),
         (["train", "hmm-afaf"], "no preset called 'hmm-afaf'; near: hmm-af-af"),
-        (["train", "hmm-af-af", "--model.layers", "3"], "no option --model.layers; near: model"),
+        (
+            ["train", "hmm-af-af", "--model.layers", "3"],
+            "no field 'layers' in ModelConfig; accepted: kind, latent_size",
+        ),
+        (["train", "hmm-af-af", "--model.layers", "3"], "(given: model.layers; near: model."),
+        (
+            ["train", "hmm-af-af", "--modle.prior.layers", "3"],
+            "no option --modle.prior.layers; near: --model.",
+        ),
+        (["train", "hmm-af-af", "--train.lr"], "--train.lr needs a value"),
+        (["train", "hmm-af-af", "--train.lr", "--quiet"], "--train.lr needs a value"),
+        (["train", "hmm-af-af", "--model", "3"], "model must be a mapping of fields, not 3"),
+        (["train", "hmm-af-af", "hmm-lstm"], "'hmm-lstm' is one word too many"),
+        (["sample", "RUN", "--lenght", "3"], "no option --lenght; near: --length"),
         (["train", "hmm-af-af", "--model.prior.hidden.layers", "many"], "model.prior.hidden.layers"),
-        (["train", "hmm-af-af", "--model.prior.time", "maf"], "model.prior.time"),
+        (["train", "hmm-af-af", "--model.prior.time", "maf"], "model.prior.time is 'maf'; accepted: af"),
         (
             ["train", "hmm-af-af", "--train.kl_steps", "600"],
-            "is 600; it must be two whole numbers, as in '[6",
+            "train.kl_steps is 600; it must be a list of 2 numbers",
         ),
-        (["train", "hmm-af-af", "--model.position_rank", "x"], "is x; it must be a whole number or null"),
+        (
+            ["train", "hmm-af-af", "--model.position_rank", "x"],
+            "model.position_rank is 'x'; it must be a whole number",
+        ),
         (["train", "hmm-af-af", "--train.lr", "-1"], "train.lr is -1.0; accepted: 0 to 1e+06"),
         (
             ["train", "hmm-af-af", "--model.prior.hidden.units", "4"],
@@ -218,7 +234,7 @@ def finished(tmp_path_factory):
         (["train", "hmm-af-af", "--model.prior.scalar.alpha", "1"], "model.prior.scalar.alpha is 1.0; it must lie above"),
         (["train", "hmm-af-af", "--model.embedding_size", "1000000"], "accepted: 1 to 100000"),
         (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
-        (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "--config /nowhere.yaml: No such file"),
         (["train", "hmm-af-af", "--train.device", "toaster"], "device 'toaster' cannot be used"),
         (
             ["train", "hmm-af-af", "--train.device", "mps"],
@@ -300,7 +316,7 @@ def test_demo(capsys, tmp_path):
 
     small = tuple(options())
     for _ in range(2):
-        assert demo(tmp_path / "demo", (("hmm-af-af",), ("hmm-lstm",)), small) == 0
+        demo(tmp_path / "demo", (("hmm-af-af",), ("hmm-lstm",)), small)
     out = capsys.readouterr().out
     assert "truth" in out
     assert "hmm-af-af against hmm-lstm" in out
@@ -316,7 +332,7 @@ def test_memory_that_runs_out_is_said_in_one_line(error, capsys, monkeypatch):
     def fail(args):
         raise error
 
-    monkeypatch.setattr("latflow.cli.lists.presets", fail)
+    monkeypatch.setattr("latflow.cli.presets.run", fail)
     code, _, err = run(capsys, "presets")
     assert code == 2
     assert err.startswith("latflow: memory has run out")
@@ -327,7 +343,7 @@ def test_other_errors_are_not_taken_for_it(monkeypatch):
     def fail(args):
         raise RuntimeError("a mistake of the program")
 
-    monkeypatch.setattr("latflow.cli.lists.presets", fail)
+    monkeypatch.setattr("latflow.cli.presets.run", fail)
     with pytest.raises(RuntimeError, match="a mistake"):
         main(["presets"])
 

@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from latflow.cli.options import parse_train
+from latflow.cli import parse
+from latflow.cli.train import config_of
 from latflow.config import evolve
 from latflow.errors import LatflowError
 from latflow.presets import PAPER, PRESETS
@@ -358,4 +359,4 @@ def test_the_command_of_a_changed_run_gives_its_config_back():
     config = evolve(PRESETS["jsb-lstm"].config, changed)
     words = shlex.split(command("jsb-lstm", config).split(" && ")[0])
     assert words[:2] == ["latflow", "train"]
-    assert parse_train(words[2:]).config == config
+    assert config_of(parse(words[1:])) == config

@@ -1,0 +1,49 @@
+"""`latflow bench`: speed and memory on this machine, of models and (`bench data`) of loading data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from latflow.cli.data import add_folder
+from latflow.cli.parser import add_json
+from latflow.cli.printing import cell, print_table
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("bench", help="measure speed and memory on this machine")
+    command.add_argument("--quick", action="store_true", help="the stated targets only")
+    command.add_argument("--json", metavar="FILE", help="write all numbers here")
+    command.add_argument(
+        "--figure", metavar="FILE", help="draw generation time against length here (.png and .svg)"
+    )
+    command.set_defaults(run=run)
+    actions = command.add_subparsers(metavar="WHAT")
+
+    action = actions.add_parser("data", help="time and memory to load corpora and to batch them")
+    action.add_argument("names", nargs="*", metavar="NAME", help="corpora; unset: all that need no download")
+    add_folder(action)
+    action.add_argument("--batch-size", type=int, default=15, metavar="N", help="sequences in a batch (15)")
+    add_json(action)
+    action.set_defaults(run=run_data)
+
+
+def run(args: argparse.Namespace) -> int:
+    from latflow.bench import run as measure
+
+    measure(args.quick, args.json, args.figure)
+    return 0
+
+
+def run_data(args: argparse.Namespace) -> int:
+    from latflow.config import DataConfig
+    from latflow.data.stats import available, measure
+
+    names = args.names or available(args.data_dir)
+    rows = [measure(DataConfig(name=name, data_dir=args.data_dir), args.batch_size) for name in names]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        print_table([list(map(cell, row.values())) for row in rows], list(rows[0]))
+    return 0

@@ -1,0 +1,109 @@
+"""`latflow train`: every field of the config is an option, over a config file, over a preset, over the defaults."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import fields
+from typing import Any
+
+from latflow.cli.fields import add_fields, changed, dotted, read_file, read_words
+from latflow.config import Config, from_dict, to_dict
+from latflow.errors import LatflowError
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "train",
+        help="train a preset, or go on with a run",
+        usage="latflow train PRESET [--config FILE] [--any.field VALUE ...] [--run DIR] | latflow train --resume RUN",
+        description="Train a preset (latflow presets), a config file, or go on with a run that was interrupted.",
+        allow_abbrev=False,
+    )
+    command.add_argument("preset", nargs="?", metavar="PRESET", help="a name from `latflow presets`")
+    command.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a YAML or JSON file of fields, over the preset's",
+    )
+    command.add_argument(
+        "--print_config", action="store_true", help="print the whole resolved config and stop"
+    )
+    command.add_argument(
+        "--run",
+        "--run-dir",
+        dest="folder",
+        metavar="DIR",
+        help="the new run's folder (default: runs/PRESET)",
+    )
+    command.add_argument("--resume", metavar="RUN", help="go on with this run from its last checkpoint")
+    command.add_argument("--quiet", action="store_true", help="print warnings only")
+    add_fields(
+        command.add_argument_group(
+            "fields of the config", "The default stands behind each; a preset has its own."
+        )
+    )
+    command.heads = frozenset(field.name for field in fields(Config))
+    command.set_defaults(run=run)
+
+
+def config_of(args: argparse.Namespace) -> Config:
+    """The preset, then the files, then the options."""
+    if args.preset is None and not args.config:
+        raise LatflowError("train what? give a preset (latflow presets), --config FILE or --resume RUN")
+    config = None
+    if args.preset is not None:
+        from latflow.presets import find
+
+        config = find(args.preset).config
+    for path in args.config:
+        raw = read_file(path)
+        config = from_dict(raw) if config is None else changed(config, dotted(config, raw))
+    return changed(config or Config(), read_words(args.fields))
+
+
+def run(args: argparse.Namespace) -> int:
+    """130 after an interrupt, as shells expect."""
+    config = config_of(args) if args.resume is None else None
+    if config is None:
+        _refuse_others(args)
+    elif args.print_config:
+        import yaml
+
+        print(yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True), end="")
+        return 0
+
+    from latflow.fast.memory import keep_freed_memory
+    from latflow.training import resume, train
+    from latflow.training.distributed import World
+    from latflow.training.report import Reporter
+
+    keep_freed_memory()
+    reporter = Reporter(quiet=args.quiet)
+    if config is not None:
+        made, finished = train(config, args.folder, preset=args.preset, reporter=reporter)
+    else:
+        made, finished = resume(str(args.resume), reporter=reporter)
+    if World.is_main():
+        if not finished:
+            print(f"\nstopped and saved; go on with: latflow train --resume {made.folder}", file=sys.stderr)
+        elif not args.quiet:
+            print(f"done; next: latflow evaluate {made.folder}, latflow sample {made.folder}")
+    return 0 if finished else 130
+
+
+def _refuse_others(args: argparse.Namespace) -> None:
+    """A run goes on as it was begun."""
+    given = {"--config": args.config, "--run": args.folder, "--print_config": args.print_config}
+    others = [
+        args.preset,
+        *(f"--{name}" for name in args.fields),
+        *(o for o, value in given.items() if value),
+    ]
+    for word in filter(None, others):
+        raise LatflowError(
+            f"--resume goes on with the run's own config; leave out {word} "
+            "(a new run from an old config: latflow train --config RUN/config.json --train.lr 0.001)"
+        )
