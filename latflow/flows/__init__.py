@@ -10,6 +10,7 @@ from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
 from latflow.flows.scalar import Affine, NLSq, ScalarTransform
 from latflow.flows.sequence import SequenceFlow
+from latflow.flows.tied import TiedMixture
 
 __all__ = [
     "LSTM",
@@ -30,6 +31,7 @@ __all__ = [
     "ScalarTransform",
     "SequenceFlow",
     "SplitCoupling",
+    "TiedMixture",
     "Transform",
     "standard_normal_log_prob",
 ]
