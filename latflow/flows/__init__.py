@@ -13,6 +13,7 @@ from latflow.flows.reading import Layer, Raw, Reading
 from latflow.flows.recurrent import LSTM
 from latflow.flows.scalar import Affine, NLSq, ScalarTransform
 from latflow.flows.sequence import SequenceFlow, Time
+from latflow.flows.tied import TiedMixture, TiedScalar
 from latflow.flows.transform import Compose, Transform, standard_normal_log_prob
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "ScalarTransform",
     "SequenceFlow",
     "SplitCoupling",
+    "TiedMixture",
+    "TiedScalar",
     "Time",
     "Transform",
     "standard_normal_log_prob",

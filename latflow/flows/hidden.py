@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from latflow.flows.network import MADE, Conditioner, Weights, linear
 from latflow.flows.scalar import NLSq, ScalarTransform
 from latflow.flows.seam import replaceable
-from latflow.flows.transform import Direction, Step, Transform
+from latflow.flows.transform import Direction, Step, Transform, standard_normal_log_prob
 
 
 class Share(NamedTuple):
@@ -87,6 +87,20 @@ class HiddenFlow(Transform):
 
     def inverse(self, z, context=None):
         return self._through("inverse", z, context, self.weights())
+
+    def log_prob(self, z, context=None):
+        """The change of variables; a scalar map that has a closed density needs no eps of the layer next to it."""
+        if not self.scalar.direct:
+            return super().log_prob(z, context)
+        self.check(z, context)
+        shares, total, weights = self.project(context), z.new_zeros(z.shape[:-1]), self.weights()
+        for layer in reversed(range(1, self.layers)):
+            z, logdet = self.layer_inverse(layer, z, shares[layer], weights[layer])
+            total = total + logdet
+        seen, moved = self.dimensions(reverse=False)
+        raw = self.raw(0, z[..., seen], shares[0], weights[0])
+        density = self.scalar.at(moved).log_prob(z[..., moved], raw).sum(-1)
+        return total + density + standard_normal_log_prob(z[..., : moved.start])
 
     @replaceable
     def stepper(self, direction: Direction) -> Step:

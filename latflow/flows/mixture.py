@@ -34,6 +34,7 @@ class Mixture(ScalarTransform):
     and the greatest of them.
     """
 
+    direct = True
     components: int = 4
     n_params: int = field(init=False, repr=False)
 
@@ -47,6 +48,9 @@ class Mixture(ScalarTransform):
 
     def forward(self, eps, raw):
         return mixture_forward(eps, *raw.split(self.components, -1))
+
+    def log_prob(self, z, raw):
+        return mixture_log_prob(z, *raw.split(self.components, -1))
 
     def start(self, size):
         """Equal weights, means spread over ±1, so that components are distinct from the first step on."""
@@ -64,6 +68,18 @@ def mixture_inverse(
 ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
     """eps and log deps/dz. Parameters that are the same for many points may lack axes or have axes of size 1."""
     return _Inverse.apply(z, logits, means, log_scales)
+
+
+def mixture_log_prob(
+    z: Float[Tensor, "*n"],
+    logits: Float[Tensor, "*#n k"],
+    means: Float[Tensor, "*#n k"],
+    log_scales: Float[Tensor, "*#n k"],
+) -> Float[Tensor, "*n"]:
+    """log Σ_k π_k N(z; m_k, s_k): the density of z, without the map."""
+    x = (z[..., None] - means) * (-log_scales).exp()
+    joint = logits.log_softmax(-1) - 0.5 * x.square() - log_scales
+    return joint.logsumexp(-1) - 0.5 * math.log(2 * math.pi)
 
 
 def mixture_forward(

@@ -24,6 +24,14 @@ class ScalarTransform(ABC):
     n_params: int
     """How many; a property of the instance (a mixture has three a component)."""
 
+    direct = False
+    """Whether `log_prob` needs no map: a closed density of its own."""
+
+    def log_prob(self, z: Float[Tensor, "*n"], raw: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
+        """The log density of z where eps is a standard normal."""
+        eps, logdet = self.inverse(z, raw)
+        return logdet - 0.5 * (eps.square() + math.log(2 * math.pi))
+
     def start(self, size: int) -> Float[Tensor, "h p"] | None:
         """Raw parameters to begin with for `size` dimensions; None: zeros."""
         return None

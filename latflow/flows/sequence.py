@@ -36,6 +36,10 @@ class Time(ABC):
     def inverse(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """eps and log |det deps_t/dz_t| of every row."""
 
+    def log_prob(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> Tensor:
+        """log p(z_t | z_<t, T) of every row."""
+        return change_of_variables(z, *self.inverse(flow, z, packing))
+
     def seen(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> Tensor:
         """What the contexts see of the steps before, given z: z itself, unless said otherwise."""
         return z
@@ -49,6 +53,9 @@ class AutoregressiveTime(Time):
 
     def inverse(self, flow, z, packing):
         return flow.hidden.inverse(z, flow.contexts(z, packing))
+
+    def log_prob(self, flow, z, packing):
+        return flow.hidden.log_prob(z, flow.contexts(z, packing))
 
 
 class InverseAutoregressiveTime(Time):
@@ -74,6 +81,9 @@ class IndependentTime(Time):
 
     def inverse(self, flow, z, packing):
         return flow.hidden.inverse(z, flow.contexts(z, packing))
+
+    def log_prob(self, flow, z, packing):
+        return flow.hidden.log_prob(z, flow.contexts(z, packing))
 
 
 TIMES: Mapping[str, Time] = {
@@ -148,7 +158,7 @@ class SequenceFlow(nn.Module):
 
     def log_prob_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
         """log p(z_t | z_<t, T) of every row."""
-        return change_of_variables(z, *self.inverse_rows(z, packing))
+        return self.time.log_prob(self, z, packing)
 
     def sample_rows(
         self, packing: Packing, temperature: float = 1.0, generator: torch.Generator | None = None

@@ -31,8 +31,7 @@ from latflow.flows import (
     SplitCoupling,
     Time,
 )
-from latflow.flows.mixture import TiedMixture
-from latflow.flows.tied import TiedScalar
+from latflow.flows.tied import TiedMixture, TiedScalar
 from latflow.flows.sequence import TIMES
 from latflow.models.codes import Codes, log_odds
 from latflow.models.emission.bayes import BayesEmission
