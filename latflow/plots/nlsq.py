@@ -16,7 +16,7 @@ from torch import Tensor
 
 from latflow.flows import Affine, Autoregressive, NLSq
 from latflow.progress import Progress
-from latflow.training.seeds import seeded
+from latflow.training.seeds import Stream, seeded
 
 BY_HAND: Sequence[tuple[float, float, float, float, float]] = (
     (0.0, 0.25, 1.6, 0.1, 0.0),
@@ -97,7 +97,7 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Progress = lambda do
         ("c", affine_axes, Affine(), "affine"),
         ("d", nlsq_axes, NLSq(), "NLSq"),
     ):
-        with seeded(seed):
+        with seeded(seed, Stream.WEIGHTS):
             flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
         nll = fit_mixture(flow, steps, seed, lambda: progress(next(done), 2 * steps))
         with torch.no_grad():

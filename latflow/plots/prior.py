@@ -17,7 +17,7 @@ from latflow.flows.packing import Packing
 from latflow.models import SequenceModel
 from latflow.models.latent import LatentSequenceModel
 from latflow.plots.symbols import encode, label
-from latflow.training.seeds import seeded
+from latflow.training.seeds import Stream, seeded
 
 PANELS = 40
 POINTS = 160
@@ -28,7 +28,7 @@ POINTS = 160
 def contexts(model: LatentSequenceModel, x: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
     """z ~ q(z | x) (T, H), and what the hidden flow of each step sees, (T, c)."""
     packing = Packing(torch.tensor([len(x)]))
-    with seeded(seed, 5):
+    with seeded(seed, Stream.FIGURE_POSTERIOR):
         z = model.draw(x, packing).z
     return z, model.prior.context.whole(model.prior.time.seen(model.prior, z, packing), packing)
 
@@ -98,7 +98,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
 def _range(model: LatentSequenceModel, context: Tensor, z: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Corners of a box that holds 99 % of each step's prior and all the z drawn, with a margin."""
     n = 400
-    with seeded(seed, 6):
+    with seeded(seed, Stream.FIGURE_PRIOR):
         drawn = model.prior.hidden.sample(context=context.repeat_interleave(n, 0))
     low, high = (torch.quantile(drawn, q, 0) for q in (0.005, 0.995))
     low, high = torch.minimum(low, z.amin(0)), torch.maximum(high, z.amax(0))

@@ -17,7 +17,7 @@ from latflow.data.base import LOWEST
 from latflow.data.export import sounding
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.training.run import Run
-from latflow.training.seeds import seeded
+from latflow.training.seeds import Stream, seeded
 from latflow.use.sample import sample
 
 
@@ -32,7 +32,7 @@ def rolls_of(
         warnings.warn(f"samples only: {missing}", LatflowWarning, stacklevel=2)
         return [(roll,) for roll in sample(model, n, temperature=temperature, seed=seed)]
     test = data.load(config).splits["test"]
-    with seeded(seed, 7):
+    with seeded(seed, Stream.FIGURE_DATA):
         chosen = torch.randperm(len(test))[:n].tolist()
     pairs = []
     for number, i in enumerate(chosen):

@@ -28,9 +28,9 @@ from latflow.models import SequenceModel
 from latflow.plain import plain
 from latflow.progress import Progress
 from latflow.training.distributed import World
-from latflow.training.seeds import seeded
+from latflow.training.seeds import Stream, seeded
 
-ROWS = 20_000
+CHUNK = 20_000
 """Steps x samples computed at once, one sample of a batch at least: memory does not grow with K."""
 
 NATS_PER_UNIT = {"bits": math.log(2), "nats": 1.0}
@@ -88,6 +88,42 @@ class Metrics:
         return plain({**asdict(self), "interval": self.interval})
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Nats of each sequence, and how many of its samples were effective: (n,) each."""
+
+    reconstruction: Tensor
+    kl: Tensor
+    length: Tensor
+    """-log p(T)."""
+    effective_samples: Tensor
+    nll: dict[int, Tensor]
+    """K -> -log p(x | T) with K samples, the largest K last."""
+
+    @classmethod
+    def zeros(cls, n: int, ladder: list[int]) -> Rows:
+        def column() -> Tensor:
+            return torch.zeros(n, dtype=torch.float64)
+
+        return cls(column(), column(), column(), column(), {k: column() for k in ladder})
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """All, for what is done to each alike."""
+        return [self.reconstruction, self.kl, self.length, self.effective_samples, *self.nll.values()]
+
+    def put(self, index: Tensor, rows: Rows) -> None:
+        """Those of some sequences in their places."""
+        for own, new in zip(self.columns, rows.columns, strict=True):
+            own[index] = new.cpu()
+
+    def over(self, world: World) -> Rows:
+        """The sum over processes, each of which has rows that the others leave zero."""
+        total = world.sum(torch.stack(self.columns))
+        reconstruction, kl, length, effective, *nll = total
+        return Rows(reconstruction, kl, length, effective, dict(zip(self.nll, nll, strict=True)))
+
+
 @contextmanager
 def evaluating(model: SequenceModel) -> Iterator[None]:
     """Without dropout and without gradients; every part of the model is left in the mode it was in."""
@@ -125,19 +161,18 @@ def evaluate(
     world = world or World(device=next(model.parameters()).device)
     ladder = [1] if model.exact else _ladder(samples)
     batches = Batches(sequences, batch_size, shuffle=False)
-    table = torch.zeros(len(sequences), 4 + len(ladder), dtype=torch.float64)
+    rows = Rows.zeros(len(sequences), ladder)
     with evaluating(model):
         for number, batch in enumerate(islice(batches.epoch(0), world.rank, None, world.size)):
             which = number * world.size + world.rank
-            with seeded(seed, 2, which):
-                table[batch.index] = _rows(model, batch.to(world.device), ladder)
+            with seeded(seed, Stream.EVALUATION, which):
+                rows.put(batch.index, _rows(model, batch.to(world.device), ladder))
             if progress:
                 progress(which + 1, len(batches))
-    return summarize(model.spec, world.sum(table), sequences.lengths, ladder, truth)
+    return summarize(model.spec, rows.over(world), sequences.lengths, truth)
 
 
-def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Tensor:
-    """(b, 4 + len(ladder)) nats: reconstruction, KL, length, effective samples, NLL given T at each K."""
+def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Rows:
     reconstruction = kl = length = effective = torch.zeros(())
     nll, samples = {}, ladder[-1]
     for terms, weights in model.draws(batch, ladder, chunk_of(batch)):
@@ -146,12 +181,12 @@ def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Tensor:
         kl = kl + terms.total_kl.double() * (part / samples)
         length, effective = -terms.log_length.double(), weights.effective_samples()
         nll[weights.samples] = weights.nll()
-    return torch.stack([reconstruction, kl, length, effective, *(nll[k] for k in ladder)], -1).cpu()
+    return Rows(reconstruction, kl, length, effective, {k: nll[k] for k in ladder})
 
 
 def chunk_of(batch: Batch) -> int:
-    """Samples at once, so that about `ROWS` rows are computed."""
-    return max(1, ROWS // batch.x.shape[:2].numel())
+    """Samples at once, so that about `CHUNK` rows are computed."""
+    return max(1, CHUNK // batch.x.shape[:2].numel())
 
 
 def _ladder(samples: int) -> list[int]:
@@ -162,39 +197,37 @@ def _ladder(samples: int) -> list[int]:
     return sorted({mark for mark in marks if mark < samples} | {samples})
 
 
-def summarize(
-    spec: DataSpec, table: Tensor, lengths: np.ndarray, ladder: list[int], truth: np.ndarray | None = None
-) -> Metrics:
+def summarize(spec: DataSpec, rows: Rows, lengths: np.ndarray, truth: np.ndarray | None = None) -> Metrics:
     """Rows of nats, one for each sequence, to results in the unit of the data."""
-    nats = table.numpy()
     count = lengths + 1
     unit = NATS_PER_UNIT[spec.unit]
-    length = nats[:, 2]
+    reconstruction, kl, length = rows.reconstruction.numpy(), rows.kl.numpy(), rows.length.numpy()
+    given_length = {k: nats.numpy() for k, nats in rows.nll.items()}
+    samples = max(given_length)
 
     def per_step(values: np.ndarray) -> float:
         return float(values.sum() / count.sum() / unit)
 
-    nll = nats[:, -1] + length
+    nll = given_length[samples] + length
     known = None
     if truth is not None:
-        known = Truth(
-            per_step(truth + length), per_step(nats[:, -1] - truth), _error(nats[:, -1] - truth, count) / unit
-        )
+        gap = given_length[samples] - truth
+        known = Truth(per_step(truth + length), per_step(gap), _error(gap, count) / unit)
     return Metrics(
         unit=spec.unit,
         step_name=spec.step_name,
         convention=f"{spec.unit} per {spec.step_name}, -Σ[log p(x|T) + log p(T)] / Σ(T + 1)",
-        sequences=len(nats),
+        sequences=len(lengths),
         steps=int(count.sum()),
-        samples=ladder[-1],
+        samples=samples,
         nll=per_step(nll),
         nll_error=_error(nll, count) / unit,
-        negative_elbo=per_step(nats[:, :3].sum(1)),
-        reconstruction=per_step(nats[:, 0]),
-        kl=per_step(nats[:, 1]),
+        negative_elbo=per_step(reconstruction + kl + length),
+        reconstruction=per_step(reconstruction),
+        kl=per_step(kl),
         length=per_step(length),
-        nll_at={k: per_step(nats[:, 4 + i] + length) for i, k in enumerate(ladder)},
-        effective_samples=float(nats[:, 3].mean()),
+        nll_at={k: per_step(nats + length) for k, nats in given_length.items()},
+        effective_samples=float(rows.effective_samples.numpy().mean()),
         truth=known,
     )
 

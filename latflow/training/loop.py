@@ -13,7 +13,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -32,10 +32,8 @@ from latflow.training.evaluate import Metrics, evaluate, in_unit
 from latflow.training.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
 from latflow.training.report import Reporter
 from latflow.training.run import TRAINER, WEIGHTS, Run, below, set_weights, weights_of
-from latflow.training.seeds import seeded
-
-SUMS = ("loss", "reconstruction", "kl", "length", "steps", "sequences")
-"""What is summed over the sequences of a step: the loss, nats, Σ (T + 1), and how many."""
+from latflow.training.seeds import Stream, seeded
+from latflow.training.sums import Sums
 
 
 @dataclass
@@ -64,8 +62,16 @@ class State:
     """Time spent, over all sittings."""
     metrics_size: int = 0
     """Bytes of metrics.jsonl."""
-    epoch_sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
-    line_sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
+    epoch_sums: Sums = field(default_factory=Sums)
+    """Of the steps of this epoch."""
+    line_sums: Sums = field(default_factory=Sums)
+    """Of the steps since the last line of metrics.jsonl."""
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> State:
+        """What a checkpoint holds; a TypeError if it is something else."""
+        sums = {name: Sums.read(raw[name]) for name in ("epoch_sums", "line_sums") if name in raw}
+        return cls(**{**raw, **sums})
 
 
 class Trainer:
@@ -87,7 +93,7 @@ class Trainer:
         if len(self.batches) == 0:
             raise LatflowError(f"{corpus.name} has no training sequences")
         self.updates_per_epoch = -(-len(self.batches) // c.train.accumulate)
-        with seeded(c.seed, 0):
+        with seeded(c.seed, Stream.WEIGHTS):
             self.model = build(c.model, corpus.spec).to(world.device)
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(c.train, self.parameters)
@@ -147,50 +153,52 @@ class Trainer:
         """One step of the optimizer on the gradient of a group of batches; True if all are to stop."""
         c, s = self.config, self.state
         weight, lr = kl_weight(c, s.updates, self.updates_per_epoch), self.lr
-        sums = self.gradient(group, weight, s.epoch, s.batch)
+        sums, stop = self.gradient(group, weight, s.epoch, s.batch)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, c.clip or math.inf)
         s.batch, s.updates = s.batch + len(group), s.updates + 1
-        if math.isfinite(sums[0]) and bool(norm.isfinite()):
+        if math.isfinite(sums.loss) and bool(norm.isfinite()):
             for settings in self.optimizer.param_groups:
                 settings["lr"] = lr
             self.optimizer.step()
             self._average()
             s.bad_in_row = 0
-            for i, value in enumerate(sums[: len(SUMS)]):
-                s.epoch_sums[i] += value
-                s.line_sums[i] += value
+            s.epoch_sums, s.line_sums = s.epoch_sums + sums, s.line_sums + sums
         else:
             self._skip()
         self.optimizer.zero_grad(set_to_none=True)
         if s.updates % c.log_every == 0:
             figures = self.train_figures(s.line_sums)
             self._line({"kind": "step", **self._position(), "kl_weight": weight, "lr": lr, **figures})
-            s.line_sums = [0.0] * len(SUMS)
+            s.line_sums = Sums()
         self.reporter.step(s.updates, s.epoch, weight, sums, self.corpus.spec)
-        return sums[-1] > 0
+        return stop
 
-    def gradient(self, group: list[Batch], weight: float, epoch: int, first: int) -> list[float]:
-        """The gradient of the loss over all processes into `.grad`; the sums, and how many want to stop."""
-        total = torch.zeros(len(SUMS) + 1, dtype=torch.float64)
+    def gradient(self, group: list[Batch], weight: float, epoch: int, first: int) -> tuple[Sums, bool]:
+        """The gradient of the loss over all processes into `.grad`; the sums, and whether any wants to stop."""
+        own = Sums()
         for number, batch in enumerate(group, start=first):
             batch = batch.to(self.world.device)
-            with seeded(self.run.config.seed, 1, epoch, number, self.world.rank):
+            with seeded(self.run.config.seed, Stream.TRAINING, epoch, number, self.world.rank):
                 terms = self.model.terms(batch, self.config.samples)
                 steps = batch.lengths + 1
                 loss = -(batch.weight * terms.elbo(weight) / steps).sum()
                 loss.backward()
-            parts = (terms.reconstruction, terms.total_kl, -terms.log_length, steps, torch.ones_like(steps))
-            sums = torch.stack([(part.detach() * batch.weight).sum().cpu().double() for part in parts])
-            total += torch.cat(
-                [loss.detach().cpu().double()[None], sums, torch.zeros(1, dtype=torch.float64)]
+            own += Sums(
+                loss=loss.item(),
+                reconstruction=_total(terms.reconstruction, batch),
+                kl=_total(terms.total_kl, batch),
+                length=_total(-terms.log_length, batch),
+                steps=_total(steps, batch),
+                sequences=_total(torch.ones_like(steps), batch),
             )
-        total[-1] = float(self.stop.is_set())
-        total = self.world.sum(total)
+        mine = torch.tensor([*own.values, float(self.stop.is_set())], dtype=torch.float64)
+        *values, stops = self.world.sum(mine).tolist()
+        sums = Sums(*values)
         self.world.sum_gradients(self.parameters)
         for p in self.parameters:
             assert p.grad is not None
-            p.grad /= total[len(SUMS) - 1]
-        return total.tolist()
+            p.grad /= sums.sequences
+        return sums, stops > 0
 
     def _end_epoch(self) -> None:
         """Validate, keep the best weights, lower the learning rate on a plateau, tell."""
@@ -232,7 +240,7 @@ class Trainer:
                 f"the KL is {metrics.kl:.4f} {metrics.name}: the posterior has collapsed and the latent says nothing; "
                 "give it more steps at KL weight 0 (train.kl_zero in epochs, or train.kl_steps in steps)"
             )
-        s.epoch_sums = [0.0] * len(SUMS)
+        s.epoch_sums = Sums()
         if s.stale >= c.patience:
             s.lr, s.stale = s.lr * c.lr_factor, 0
 
@@ -303,14 +311,13 @@ class Trainer:
         s = self.state
         return {"epoch": s.epoch, "batch": s.batch, "updates": s.updates}
 
-    def train_figures(self, sums: list[float]) -> dict[str, float | None]:
+    def train_figures(self, sums: Sums) -> dict[str, float | None]:
         """Per-step figures in the unit of the data, and the loss that was minimized, in nats."""
-        loss, reconstruction, kl, length, steps, sequences = sums
-        if not steps:
+        if not sums.steps:
             return {"loss": None, "negative_elbo": None}
-        nats = {"reconstruction": reconstruction, "kl": kl, "length": length}
-        per_step = {name: in_unit(value, self.corpus.spec) / steps for name, value in nats.items()}
-        return {"loss": loss / sequences, "negative_elbo": sum(per_step.values()), **per_step}
+        nats = {"reconstruction": sums.reconstruction, "kl": sums.kl, "length": sums.length}
+        per_step = {name: in_unit(value, self.corpus.spec) / sums.steps for name, value in nats.items()}
+        return {"loss": sums.loss / sums.sequences, "negative_elbo": sum(per_step.values()), **per_step}
 
     def _line(self, line: dict[str, Any]) -> None:
         if self.world.main:
@@ -332,7 +339,7 @@ class Trainer:
     def _restore(self) -> None:
         tensors, state = self.run.read(TRAINER)
         try:
-            self.state = State(**state)
+            self.state = State.read(state)
         except TypeError as error:
             raise LatflowError(f"{self.run.folder / TRAINER} is damaged: {error}") from None
         where = str(self.run.folder)
@@ -341,6 +348,11 @@ class Trainer:
             mean = below("ema.", tensors) or weights_of(self.model)
             self.ema = {name: value.clone().to(self.world.device) for name, value in mean.items()}
         set_optimizer(self.optimizer, below("optimizer.", tensors))
+
+
+def _total(values: torch.Tensor, batch: Batch) -> float:
+    """The sum over the sequences of a batch, those that only fill a process's share left out."""
+    return (values.detach() * batch.weight).sum().item()
 
 
 @contextmanager

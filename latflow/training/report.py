@@ -14,6 +14,7 @@ from latflow.models import SequenceModel
 from latflow.training.distributed import World
 from latflow.training.evaluate import Metrics, in_unit
 from latflow.training.run import Run
+from latflow.training.sums import Sums
 
 PLAIN_SECONDS = 30
 """Plain lines inside an epoch come no more often than this."""
@@ -59,12 +60,12 @@ class Reporter:
             self.task = self.bar.add_task("", total=self.total, completed=updates, text="")
             self.bar.start()
 
-    def step(self, updates: int, epoch: int, weight: float, sums: list[float], spec: DataSpec) -> None:
-        """After every step; `sums` as in `latflow.training.loop.SUMS`."""
+    def step(self, updates: int, epoch: int, weight: float, sums: Sums, spec: DataSpec) -> None:
+        """After every step."""
         if self.quiet:
             return
-        self.steps += sums[4]
-        elbo = in_unit(sum(sums[1:4]), spec) / max(sums[4], 1.0)
+        self.steps += sums.steps
+        elbo = in_unit(sums.negative_elbo, spec) / max(sums.steps, 1.0)
         if math.isfinite(elbo):  # a step that is not is skipped
             self.mean = elbo if not self.mean else 0.95 * self.mean + 0.05 * elbo
         now = time.monotonic()

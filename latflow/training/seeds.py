@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 
 import numpy as np
 import torch
@@ -15,12 +16,30 @@ import torch
 _LOCK = threading.RLock()
 
 
+class Stream(IntEnum):
+    """What random numbers are for; those of one are independent of those of another.
+
+    The numbers are part of what a seed means: the same seed gives the same run, samples and figures as long as they
+    stay.
+    """
+
+    WEIGHTS = 0
+    TRAINING = 1
+    EVALUATION = 2
+    SAMPLING = 3
+    SCORING = 4
+    FIGURE_POSTERIOR = 5
+    FIGURE_PRIOR = 6
+    FIGURE_DATA = 7
+
+
 @contextmanager
-def seeded(*key: int) -> Iterator[None]:
-    """torch's generators seeded with a key of whole numbers, and put back as they were afterwards.
+def seeded(seed: int, stream: Stream, *place: int) -> Iterator[None]:
+    """torch's generators seeded for a place (epoch, step, process ...) of a stream, and put back as they were after it.
 
     These generators are the process's, so one thread at a time.
     """
+    key = (seed, int(stream), *place)
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with _LOCK, torch.random.fork_rng(devices):
         torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]))

@@ -9,7 +9,7 @@ from latflow.errors import LatflowError
 from latflow.models import SequenceModel
 from latflow.progress import Progress
 from latflow.training.evaluate import evaluating
-from latflow.training.seeds import seeded
+from latflow.training.seeds import Stream, seeded
 
 
 def sample(
@@ -32,7 +32,7 @@ def sample(
     if not 0 <= temperature < float("inf"):
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
     device = next(model.parameters()).device
-    with evaluating(model), seeded(seed, 3):
+    with evaluating(model), seeded(seed, Stream.SAMPLING):
         lengths = model.length.sample(n) if length is None else torch.full((n,), length, device=device)
         found: list[np.ndarray] = []
         for part in lengths.split(batch_size):

@@ -13,7 +13,7 @@ from latflow.errors import LatflowError
 from latflow.models import SequenceModel
 from latflow.progress import Progress
 from latflow.training.evaluate import chunk_of, evaluating, in_unit
-from latflow.training.seeds import seeded
+from latflow.training.seeds import Stream, seeded
 
 
 def score(
@@ -44,7 +44,7 @@ def score(
     scored: dict[Any, dict[str, Any]] = {}
     for start in range(0, len(order), batch_size):
         which = order[start : start + batch_size]
-        with evaluating(model), seeded(seed, 4, start):
+        with evaluating(model), seeded(seed, Stream.SCORING, start):
             rows = _score_batch(model, [distinct[key] for key in which], samples)
         scored.update(zip(which, rows, strict=True))
         if progress:

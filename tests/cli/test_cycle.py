@@ -282,7 +282,7 @@ def test_print_config_is_a_config(capsys, tmp_path):
     assert config.model.prior.hidden.layers == 7
     assert config.train.lr == 0.25
     assert config.train.kl_steps == (3, 4)
-    assert config.model.prior.time == preset.model.prior.time == "iaf"
+    assert config.model.prior.time.name == preset.model.prior.time.name == "iaf"
     (tmp_path / "whole.yaml").write_text(out)
     assert run(capsys, "train", "--config", str(tmp_path / "whole.yaml"), "--print_config")[1] == out
 

@@ -85,7 +85,7 @@ def test_a_sequence_alone_and_in_any_batch_is_the_same(name):
         rows = packing.pack(x)
         q = model.posterior(rows, model.alphabet, packing)
         p = model.prior.log_prob_rows(packing.pack(z), packing)
-        e = model.emission.log_prob(rows, packing.pack(z), packing)
+        e = model.emission.log_prob(rows, packing.pack(z), model.alphabet, packing)
         return [packing.unpack(part) for part in (*q, p, e)]
 
     together = parts(noisy.x, z, batch.lengths)

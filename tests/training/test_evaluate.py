@@ -11,13 +11,23 @@ import torch
 from latflow import data
 from latflow.data.base import DataSpec
 from latflow.models import build
-from latflow.training.evaluate import ROWS, evaluate, summarize
+from latflow.training.evaluate import CHUNK, Rows, evaluate, summarize
 from tests.training.tiny import config
 
 TEXT = DataSpec("text", ("a", "b"), (0, 1, 1, 1))
 MUSIC = DataSpec("music", (), (0, 1, 1, 1))
-TABLE = torch.tensor(  # reconstruction, KL, length, effective samples, NLL at 1, NLL at 5
-    [[1.0, 2.0, 0.5, 3.0, 3.0, 2.5], [4.0, 3.0, 0.7, 5.0, 7.0, 6.0]], dtype=torch.float64
+
+
+def nats(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+ROWS = Rows(
+    reconstruction=nats(1.0, 4.0),
+    kl=nats(2.0, 3.0),
+    length=nats(0.5, 0.7),
+    effective_samples=nats(3.0, 5.0),
+    nll={1: nats(3.0, 7.0), 5: nats(2.5, 6.0)},
 )
 
 
@@ -25,7 +35,7 @@ def test_convention_by_hand():
     """Σ nats / Σ (T + 1), apart and together, in bits for text and in nats for music."""
     lengths = np.array([1, 3])
     for spec, unit in ((TEXT, math.log(2)), (MUSIC, 1.0)):
-        found = summarize(spec, TABLE, lengths, [1, 5])
+        found = summarize(spec, ROWS, lengths)
         assert found.steps == 6
         assert found.nll == pytest.approx((2.5 + 6.0 + 1.2) / 6 / unit)
         assert found.nll_at == pytest.approx({1: 11.2 / 6 / unit, 5: 9.7 / 6 / unit})
@@ -42,9 +52,9 @@ def test_standard_error_is_the_spread_of_repeated_samples():
     results, errors = [], []
     for _ in range(400):
         lengths = rng.integers(1, 30, 200)
-        nats = torch.zeros(200, 5, dtype=torch.float64)
-        nats[:, 4] = torch.from_numpy(rng.normal(lengths * 2.0, np.sqrt(lengths)))
-        found = summarize(MUSIC, nats, lengths, [1])
+        rows = Rows.zeros(200, [1])
+        rows.nll[1][:] = torch.from_numpy(rng.normal(lengths * 2.0, np.sqrt(lengths)))
+        found = summarize(MUSIC, rows, lengths)
         results.append(found.nll)
         errors.append(found.nll_error)
     # 400 draws know a standard deviation to 1 / sqrt(800) = 3.5 %; four of those.
@@ -82,7 +92,7 @@ def test_bound_is_tighter_than_the_elbo_and_terms_add_up():
 
 
 def test_memory_is_bounded_whatever_k(monkeypatch):
-    """No more than ROWS steps x samples are computed at once, and all K samples are."""
+    """No more than CHUNK steps x samples are computed at once, and all K samples are."""
     settings = config(data__eval_size=4)
     corpus = data.load(settings.data)
     model = build(settings.model, corpus.spec)
@@ -94,11 +104,11 @@ def test_memory_is_bounded_whatever_k(monkeypatch):
         return real(batch, samples)
 
     monkeypatch.setattr(model, "terms", watched)
-    monkeypatch.setattr("latflow.training.evaluate.ROWS", 200)
+    monkeypatch.setattr("latflow.training.evaluate.CHUNK", 200)
     evaluate(model, corpus.splits["test"], samples=100, batch_size=4)
     assert count == 100
     assert largest <= 200
-    assert ROWS > 200
+    assert CHUNK > 200
 
 
 def test_leaves_generator_and_mode_alone():

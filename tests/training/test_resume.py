@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from latflow.cli import main
-from latflow.config import to_dict
+from latflow.config import evolve, to_dict
 from latflow.errors import LatflowError
 from latflow.training import run as run_module
 from latflow.training.loop import Trainer, resume, train
@@ -141,6 +141,29 @@ def test_kill_between_the_best_weights_and_the_checkpoint(whole, tmp_path, monke
     monkeypatch.undo()
     run, _ = resume(tmp_path / "run")
     assert_same(run, whole)
+
+
+def test_an_early_checkpoint_whose_sums_are_lists_goes_on(whole, tmp_path, monkeypatch):
+    """Stopped in the middle of an epoch and between two lines, when both sums hold something."""
+
+    def stop(self, group):
+        return real(self, group) or self.state.updates == 5
+
+    real = Trainer._update
+    monkeypatch.setattr(Trainer, "_update", stop)
+    settings = evolve(whole.config, {"train.log_every": 2})
+    run, finished = train(settings, tmp_path / "run")
+    monkeypatch.undo()
+    assert not finished
+    tensors, state = run.read(TRAINER)
+    for name in ("epoch_sums", "line_sums"):
+        names = ("loss", "reconstruction", "kl", "length", "steps", "sequences")
+        state[name] = [state[name][part] for part in names]
+        assert all(state[name])
+    run.save(TRAINER, tensors, state)
+    resume(run.folder)
+    straight, _ = train(settings, tmp_path / "straight")
+    assert_same(run, straight)
 
 
 def test_killed_before_the_first_checkpoint(whole, tmp_path):
