@@ -35,6 +35,12 @@ class DataConfig:
     """Draws that split."""
     smooth_lengths: bool | None = None
     """Add one to p(T) at every length up to int(1.25 x longest); unset: for music and a user's own data."""
+    labels: str | None = None
+    """A label for each sequence, which the model is told: folder (a user's own files: the folder they lie in),
+    field:NAME (tokens: lines are {"tokens": [...], "NAME": "x"}) or key (music: its estimated key); unset: none."""
+    unknown: bool | None = None
+    """A symbol for all that training never saw; unset: for a user's own text and tokens, the only data that may have
+    it."""
     steps_per_beat: int = 4
     """midi: time steps in a quarter note, whatever the tempo."""
     steps_per_second: float | None = None

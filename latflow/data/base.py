@@ -138,6 +138,15 @@ class Sequences:
         flat = np.concatenate(parts) if parts else self.flat[:0]
         return Sequences(flat, self.lengths[keep], self.music, labels, keys=self.keys)
 
+    def mapped(self, table: np.ndarray) -> Sequences:
+        """Every symbol v replaced by table[v]."""
+        small = table.astype(np.min_scalar_type(int(table.max())))
+        return Sequences(small[self.flat], self.lengths, self.music, self.labels)
+
+    def span(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where each of these sequences begins and ends in the flat array."""
+        return self._offsets[index], self._offsets[index + 1]
+
     def labelled(self, labels: np.ndarray, keys: bool = False) -> Sequences:
         """The same sequences with a label each."""
         return Sequences(self.flat, self.lengths, self.music, labels, keys=keys)
@@ -157,6 +166,8 @@ class Corpus:
     """Per split, for each sequence the exact -log p(x_i | T_i) in nats; for synthetic sets only."""
     files: tuple[str, ...] = field(default=())
     """The files that were read."""
+    left_out: tuple[str, ...] = field(default=())
+    """Files that were not, each with the reason."""
 
     def contents(self) -> dict[str, str]:
         """A hash of the sequences of each split, in their order."""
@@ -231,6 +242,10 @@ def _batch(
     )
 
 
+UNKNOWN_STREAM = 1
+"""Tells these draws apart from the others of an epoch, whose keys are (seed, epoch) and (seed, epoch, index)."""
+
+
 class Batches:
     """Batches of similar lengths, in an order that is a function of (seed, epoch) alone.
 
@@ -250,6 +265,10 @@ class Batches:
     is no such). `Batch.shift` says which, and a label that is a key moves along. All depends on (seed, epoch, index)
     alone. A crop's length has support in p(T), whose histogram for music starts from one at every length up to
     1.25 x the longest; p(T) itself still counts whole pieces, which is what a sample should be.
+
+    unknown: the index of the symbol for what training never saw, text and tokens only. It stands in the place of each
+    symbol that occurs once, with probability 1/2, and of any symbol at random as often as it takes to come to
+    1 / (N + 1) of the N steps; anew in each epoch, by (seed, epoch) alone. docs/data.md has the reasons.
     """
 
     def __init__(
@@ -264,6 +283,7 @@ class Batches:
         transpose: int = 0,
         transpose_zero: float = 0.3,
         crop: int = 0,
+        unknown: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise LatflowError(f"batch size {batch_size}; it must be 1 or more")
@@ -273,12 +293,22 @@ class Batches:
             raise LatflowError("transpose and crop are 0 or more, and for music only")
         if not 0 <= transpose_zero <= 1:
             raise LatflowError(f"transpose_zero is {transpose_zero}; it is a share, from 0 to 1")
+        if unknown is not None and sequences.music:
+            raise LatflowError("a symbol for unknown is for text and tokens; music has no symbols")
         self.sequences = sequences
         self.batch_size = batch_size
         self.seed, self.shuffle = seed, shuffle
         self.rank, self.world = rank, world
         self.transpose, self.transpose_zero, self.crop = transpose, transpose_zero, crop
         self._lengths = np.minimum(sequences.lengths, crop) if crop else sequences.lengths
+        self.unknown = unknown
+        self._once = np.zeros(0, np.int64)  # where in the flat array the symbols stand that occur once
+        self._anywhere = 0.0  # the chance of any other step to be replaced
+        if unknown is not None:
+            once = sequences.counts(unknown + 1) == 1
+            self._once = np.flatnonzero(once[sequences.flat]) if once.any() else self._once
+            N = len(sequences.flat)
+            self._anywhere = max(0.0, N / (N + 1) - len(self._once) / 2) / N
 
     def __len__(self) -> int:
         """Global batches in an epoch."""
@@ -296,16 +326,34 @@ class Batches:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """This process's share of the global batches start, start + 1, ... of an epoch."""
+        replaced = self._replaced(epoch)
         for batch in self.plan(epoch)[start:]:
             mine = batch[self.rank :: self.world]
             weight = 1.0 if len(mine) else 0.0
-            yield self._collate(mine if len(mine) else batch[:1], weight, len(batch), epoch)
+            yield self._collate(mine if len(mine) else batch[:1], weight, len(batch), epoch, replaced)
 
-    def _collate(self, index: np.ndarray, weight: float, total: int, epoch: int) -> Batch:
+    def _replaced(self, epoch: int) -> np.ndarray:
+        """Where in the flat array the symbol for unknown stands in this epoch, in order."""
+        if self.unknown is None:
+            return self._once
+        rng = np.random.default_rng([self.seed, epoch, 0, UNKNOWN_STREAM])
+        chosen = self._once[rng.random(len(self._once)) < 0.5]
+        N = len(self.sequences.flat)
+        return np.union1d(chosen, rng.integers(N, size=rng.binomial(N, self._anywhere)))
+
+    def _collate(
+        self, index: np.ndarray, weight: float, total: int, epoch: int, replaced: np.ndarray
+    ) -> Batch:
         labels = self.sequences.labels
         label = None if labels is None else labels[index]
         if not (self.transpose or self.crop):
-            return _batch([self.sequences[i] for i in index.tolist()], index, weight, total, label)
+            arrays = [self.sequences[i] for i in index.tolist()]
+            if self.unknown is not None:
+                begin, end = self.sequences.span(index)
+                parts = np.searchsorted(replaced, np.stack([begin, end], axis=1)).tolist()
+                for array, offset, (first, last) in zip(arrays, begin, parts, strict=True):
+                    array[replaced[first:last] - offset] = self.unknown
+            return _batch(arrays, index, weight, total, label)
         varied = [self._varied(i, int(self._lengths[i]), epoch) for i in index.tolist()]
         shift = np.array([shift for _, shift in varied], np.int64)
         if label is not None and self.sequences.keys:

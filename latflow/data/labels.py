@@ -8,9 +8,16 @@ class c sound and P the profile of a major or minor key on C, how well each tone
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 import numpy as np
 
+from latflow.config import DataConfig
 from latflow.data.spec import LOWEST, NOTES
+from latflow.errors import LatflowError
+
+FIELD = "field:"
 
 TONICS = ("C", "C#", "D", "Eb", "E", "F", "F#", "G", "Ab", "A", "Bb", "B")
 KEYS = tuple(f"{tonic} {mode}" for tonic in TONICS for mode in ("major", "minor"))
@@ -37,3 +44,48 @@ def key_of(roll: np.ndarray) -> int:
 def moved_keys(keys: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """The keys of music moved up by so many semitones."""
     return (keys + 2 * shift) % len(KEYS)
+
+
+def check_labels(config: DataConfig) -> None:
+    """That the labels asked for are such as this data can have; whether it is music is known only when it is read."""
+    asked, own = config.labels, config.name.partition(":")[0] if ":" in config.name else ""
+    if asked is None:
+        return
+    if asked == "key":
+        if own in ("text", "tokens"):
+            raise LatflowError(f"labels are key, which music has; {config.name} is {own}")
+    elif asked == "folder":
+        if not own:
+            raise LatflowError(
+                f"labels are folder, but {config.name} is no folder of yours; give text:DIR or midi:DIR"
+            )
+    elif asked.startswith(FIELD) and asked not in (FIELD, f"{FIELD}tokens"):
+        if own != "tokens":
+            raise LatflowError(
+                f"labels are {asked}, which lines of tokens:FILE have; {config.name} has no fields"
+            )
+    else:
+        raise LatflowError(f"labels are {asked!r}; accepted: folder, field:NAME, key")
+
+
+def field_name(config: DataConfig) -> str | None:
+    """NAME of field:NAME, if labels are that."""
+    labels = config.labels or ""
+    return labels.removeprefix(FIELD) if labels.startswith(FIELD) else None
+
+
+def folder_label(file: Path, root: Path, part: str) -> str:
+    """The first folder on the way from the user's (or from its train, valid or test) to a file."""
+    top = root if part == "all" else root / part
+    if file == root or not file.is_relative_to(top) or file.parent == top:
+        raise LatflowError(
+            f"{file}: labels are folder, but it lies in no folder below {top}; put it into one"
+        )
+    return file.relative_to(top).parts[0]
+
+
+def numbered(names: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """The labels of the sequences of each part as numbers, and the sorted names they stand for."""
+    table = tuple(sorted(set().union(*names.values())))
+    index = {name: i for i, name in enumerate(table)}
+    return table, {part: np.array([index[name] for name in found], np.int64) for part, found in names.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,8 @@ class DataSpec:
     def encode(self, sequence: str | Sequence[Any] | np.ndarray) -> np.ndarray:
         """A string, a list of tokens, or music (a list of MIDI notes per step, or a roll) as an array.
 
-        (T,) int64 indices into `symbols`, or a (T, 88) uint8 roll.
+        (T,) int64 indices into `symbols`, or a (T, 88) uint8 roll. A symbol that training never saw becomes the one for
+        unknown, if there is that (`unknowns` counts them), and is an error otherwise.
         """
         if self.kind == "music":
             return roll_of(sequence)
@@ -136,12 +137,23 @@ class DataSpec:
             if isinstance(token, (bool, float)):  # True == 1 == 1.0 would pass as the token 1
                 raise LatflowError(f"{token!r} is no token; a token is a whole number or a string")
         try:
-            return np.fromiter(map(self._index.__getitem__, sequence), np.int64, len(sequence))
+            if self.unknown_index is None:
+                return np.fromiter(map(self._index.__getitem__, sequence), np.int64, len(sequence))
+            found = map(self._index.get, sequence, repeat(self.unknown_index))
+            array = np.fromiter(found, np.int64, len(sequence))
         except (KeyError, TypeError):
             at, unknown = next((i, s) for i, s in enumerate(sequence) if s not in self.symbols)
             raise LatflowError(
                 f"{self.step_name} {unknown!r} at position {at + 1} is not among the {self.size} of this data"
             ) from None
+        for at in np.flatnonzero(array == self.unknown_index).tolist():
+            if not _is_symbol(sequence[at], self.kind):
+                raise LatflowError(f"{sequence[at]!r} at position {at + 1} is no {self.step_name}")
+        return array
+
+    def unknowns(self, array: np.ndarray) -> int:
+        """How many steps of an encoded sequence are symbols that training never saw."""
+        return 0 if self.unknown_index is None else int((np.asarray(array) == self.unknown_index).sum())
 
     def label_index(self, name: str) -> int:
         """The index of a label."""
