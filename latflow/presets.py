@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from latflow import beyond
 from latflow.config import Config, evolve
 from latflow.errors import LatflowError
 
@@ -299,6 +300,8 @@ def _presets() -> dict[str, Preset]:
         for row in ROWS if corpus != "chords" else _MUSIC_ROWS:
             built_in = {**ROW_SETTINGS.get(row, {}), **diff, **(SMALL_LSTM if row == "lstm" else {})}
             add(f"{corpus}-{row}", row, built_in, TITLES[row])
+    for name, diff, choices, about in beyond.entries():
+        found[name] = Preset(name, evolve(evolve(Config(), diff), choices), None, about)
     return found
 
 

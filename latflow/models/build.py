@@ -9,6 +9,7 @@ from latflow.data.base import DataSpec
 from latflow.flows import LSTMContext, Raw
 from latflow.models.base import SequenceModel
 from latflow.models.baseline import LSTMLanguageModel
+from latflow.models.codes import log_odds
 from latflow.models.condition import Condition
 from latflow.models.latent import LatentSequenceModel
 from latflow.models.parts import Parts
@@ -33,6 +34,8 @@ def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
             rank=config.position_rank,
             condition_size=condition_size,
         )
+        if c.unigram:
+            alphabet.start_at(log_odds(spec))
         return LSTMLanguageModel(spec, alphabet, context, condition, dropout=c.dropout)
     parts = Parts(config, spec, alphabet, condition_size)
     return LatentSequenceModel(spec, parts.prior, parts.posterior, alphabet, parts.emission, condition)

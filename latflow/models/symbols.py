@@ -27,6 +27,11 @@ class Alphabet(nn.Module, ABC):
             nn.init.uniform_(self.output, -EMBEDDING_RANGE, EMBEDDING_RANGE)
         self.bias = nn.Parameter(torch.zeros(size))
 
+    @torch.no_grad()
+    def start_at(self, bias: Float[Tensor, "v"]) -> None:
+        """Begin with these scores of the symbols where nothing is known."""
+        self.bias.copy_(bias)
+
     def scores(self, features: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Scores from features of the embedding's size; tied, the embedding is the output matrix."""
         return F.linear(features, self.output_matrix, self.bias)
