@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from latflow.axes import AXES, Choice, choice, ranged
 from latflow.errors import LatflowError
+from latflow.former import upgraded
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,20 @@ class DataConfig:
     """Draws that split."""
     smooth_lengths: bool | None = None
     """Add one to p(T) at every length up to int(1.25 x longest); unset: for music and a user's own data."""
+    labels: str | None = None
+    """A label for each sequence, which the model is told: folder (a user's own files: the folder they lie in),
+    field:NAME (tokens: lines are {"tokens": [...], "NAME": "x"}) or key (music: its estimated key); unset: none."""
+    unknown: bool | None = None
+    """A symbol for all that training never saw; unset: for a user's own text and tokens, the only data that may have
+    it."""
     steps_per_beat: int = 4
     """midi: time steps in a quarter note, whatever the tempo."""
     steps_per_second: float | None = None
     """midi: a grid in seconds instead of beats; tempo changes then count."""
     transpose: int = 0
-    """music, training only: shift each piece at random by up to this many semitones."""
+    """music, training only: shift each piece at random by up to this many semitones, and tell the model by how many."""
+    transpose_zero: float = 0.3
+    """music, training only: the share of draws without a shift, as every piece is evaluated and sampled."""
     crop: int = 0
     """music, training only: a random stretch of this many steps of each longer piece, as if it were a whole one; 0:
     whole pieces. Places further in than that are then never trained."""
@@ -52,43 +62,33 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class PriorConfig:
-    """p(z | T): a point on three axes, time / hidden / scalar, and its sizes (paper, section 4.3)."""
+    """p(z | T): a point on the axes time / hidden / scalar / context / reading (paper, section 4.3)."""
 
-    time: Literal["af", "iaf", "none"] = "af"
+    time: Choice = choice("time", "af")
     """What the context of step t sees: z_<t, eps_<t, or its position alone."""
-    hidden: Literal["af", "scf", "none"] = "af"
-    """Across the H dimensions of a step: autoregressive, split coupling, or no dependence."""
-    scalar: Literal["nlsq", "affine"] = "nlsq"
+    hidden: Choice = choice("hidden", "af")
+    """Across the H dimensions of a step: autoregressive, split coupling, no dependence, or the tied codebook."""
+    scalar: Choice = choice("scalar", "nlsq")
     """The invertible scalar map inside."""
-    layers: int = 5
-    """J, layers of the hidden flow."""
-    network_layers: int = 2
-    """Hidden layers of the network in each layer of the hidden flow."""
-    network_units: int = 100
-    """Their units."""
-    input_units: int = 0
-    """A tanh layer of so many units between z_<t (IAF: eps_<t) and the LSTM over time; 0: none, as in the
-    paper. With a small latent size an LSTM reads its few numbers badly without it."""
-    lstm_layers: int = 2
-    """Layers of the LSTM over time."""
-    lstm_units: int = 500
-    """Its units, and the size of the context."""
-    dropout: float = 0.2
-    """On that LSTM, between its layers and on its output."""
-    alpha: float = 0.95
-    """NLSq's bound on the perturbation, below 1 (the authors' code: effectively 0.9675)."""
-    raw_scale: tuple[float, float, float] = (0.4, 0.3, 0.4)
-    """Factors on the raw b', c', d' from the network, as in the authors' code; the affine map uses the first."""
+    context: Choice = choice("context", "lstm")
+    """What makes a context of the steps before."""
+    reading: Choice = choice("reading", "raw")
+    """How the context reads z_t (IAF: eps_t)."""
+
+    def __post_init__(self) -> None:
+        _read_choices(self)
 
 
 @dataclass(frozen=True)
 class LSTMConfig:
-    """An LSTM of the model."""
+    """The LSTM of the baseline."""
 
-    layers: int = 2
-    units: int = 500
-    dropout: float = 0.0
-    """Between the layers and on the output."""
+    layers: int = ranged(2, 1, 1000)
+    units: int = ranged(500, 1, 100_000)
+    dropout: float = ranged(0.1, 0, 1)
+    """On the embedded symbols, between the layers and on the output."""
+    unigram: bool = False
+    """Start the output bias at how often symbols occur, as the codebook rows do: much faster in the first pass."""
 
 
 @dataclass(frozen=True)
@@ -97,70 +97,72 @@ class ModelConfig:
 
     kind: Literal["latent", "lstm"] = "latent"
     """The latent flow, or the LSTM language model with the same T conditioning."""
-    latent_size: int = 50
-    """H, the size of z_t."""
-    embedding_size: int = 500
-    """Of the symbols; shared between the posterior's input and the emission's output if tied."""
+    latent_size: int | None = ranged(50, 1, 10_000)
+    """H, the size of z_t; unset: what the posterior's codes need."""
+    embedding_size: int = ranged(500, 1, 100_000)
+    """Of the symbols; shared between input and output where both are embedded and tied."""
     tie_embedding: bool = True
     """Use the input embedding as the output matrix (weight tying)."""
-    latent_scale: float = 1.0
-    """Posterior and emission think of z in this unit; 1: the paper's. Left alone, an autoencoder under a small
-    KL weight puts its symbols tens of units apart, where the prior's networks are saturated; 0.1 keeps them near."""
-    posterior_gain: float = 1.0
-    """Factor on the posterior's initial weights to the means: far above 1, symbols start apart."""
-    position_rank: int | None = None
+    position_rank: int | None = ranged(None, 1, 10_000)
     """Factored position embedding of this rank, for very long sequences; unset: a full row per position."""
+    condition_size: int = ranged(16, 1, 10_000)
+    """Features of a sequence's label and transposition, where the data has them."""
     prior: PriorConfig = field(default_factory=PriorConfig)
-    posterior: LSTMConfig = field(default_factory=LSTMConfig)
-    emission: LSTMConfig = field(default_factory=LSTMConfig)
-    baseline: LSTMConfig = field(default_factory=lambda: LSTMConfig(dropout=0.1))
+    posterior: Choice = choice("posterior", "bilstm")
+    """q(z | x)."""
+    emission: Choice = choice("emission", "bilstm")
+    """p(x | z)."""
+    baseline: LSTMConfig = field(default_factory=LSTMConfig)
+
+    def __post_init__(self) -> None:
+        _read_choices(self)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """How a model is trained, with the paper's schedule for text as defaults (supplement E)."""
 
-    epochs: int = 60
+    epochs: int = ranged(60, 1)
     """Passes over the training data; the last ones may be left out by `early_stop`."""
-    batch_size: int = 15
+    batch_size: int = ranged(15, 1)
     """Sequences in a batch, over all processes."""
-    accumulate: int = 1
+    accumulate: int = ranged(1, 1)
     """Batches whose gradients are added up before a step."""
-    samples: int = 10
+    samples: int = ranged(10, 1)
     """S, samples of z for each sequence."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """Adam with its usual moments, or plain gradient descent."""
-    lr: float = 1e-3
+    lr: float = ranged(1e-3, 0, 1e6)
     """The learning rate at the start."""
-    lr_factor: float = 0.25
+    lr_factor: float = ranged(0.25, 0, 1)
     """The learning rate is multiplied by this when the validation ELBO no longer improves."""
-    patience: int = 1
+    patience: int = ranged(1, 1)
     """Epochs without a better validation ELBO, counted once the KL weight is 1, before that happens."""
-    lr_decay: int = 0
+    lr_decay: int = ranged(0, 0)
     """Also let the learning rate fall to 0 along a cosine over the last N epochs; 0: do not."""
-    clip: float = 0.25
+    clip: float = ranged(0.25, 0)
     """Gradients of a larger norm are scaled down to this norm; 0: never."""
-    kl_zero: float = 4.0
+    kl_zero: float = ranged(4.0, 0)
     """Epochs at the start with KL weight 0."""
-    kl_ramp: float = 10.0
+    kl_ramp: float = ranged(10.0, 0)
     """Epochs over which the weight then rises to 1, a little with every step."""
-    kl_steps: tuple[int, int] | None = None
+    kl_steps: tuple[int, int] | None = ranged(None, 0)
     """The same two phases in steps instead of epochs: what a small set or a large batch needs, for too few
     steps at weight 0 end in a collapsed posterior."""
-    early_stop: int = 0
+    early_stop: int = ranged(0, 0)
     """Stop after this many epochs without a better validation ELBO, counted once the KL weight is 1;
     0: never."""
-    ema: float = 0.0
+    ema: float = ranged(0.0, 0, 0.999999)
     """Decay of a running mean of the weights, which is then what is evaluated and kept; 0: none."""
-    eval_samples: int = 1
+    eval_samples: int = ranged(1, 1)
     """Samples of z for each sequence in the validation ELBO of an epoch."""
-    eval_batch: int = 32
+    eval_batch: int = ranged(32, 1)
     """Sequences in a batch of that evaluation."""
-    max_bad_steps: int = 20
+    max_bad_steps: int = ranged(20, 1)
     """A step whose loss or gradient is not finite is skipped; so many in a row end the run."""
-    log_every: int = 50
+    log_every: int = ranged(50, 1)
     """Steps between two lines of metrics.jsonl."""
-    checkpoint_minutes: float = 5.0
+    checkpoint_minutes: float = ranged(5.0, 0)
     """Time between two checkpoints inside an epoch (there is one after each epoch); 0: after every step."""
     device: str = "auto"
     """cpu, cuda, cuda:1; auto: a GPU where there is one."""
@@ -175,126 +177,123 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    seed: int = 0
+    seed: int = ranged(0, 0, 2**63 - 1)
     """Of the weights, the order of the data and every draw: the same seed gives the same run."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _RANGES.items():
-            value = get(self, name)
+        check_ranges(self)
+        hidden, latent = self.model.prior.hidden, self.model.latent_size
+        if self.model.kind == "latent" and hidden.name == "af" and latent and hidden.units < latent:
+            raise LatflowError(
+                f"model.prior.hidden.units is {hidden.units}; a masked network needs one for each of the "
+                f"model.latent_size {latent} dimensions at least"
+            )
+
+
+C = TypeVar("C")
+
+
+def get(config: Any, name: str) -> Any:
+    """The value of a dotted field, as in "model.prior.hidden.layers"."""
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def check_ranges(config: Any, prefix: str = "") -> None:
+    """Every number is within the range of its field; a NaN is in no range."""
+    for f in fields(config):
+        name, value = f"{prefix}{f.name}", getattr(config, f.name)
+        below = value.options if isinstance(value, Choice) else value
+        if is_dataclass(below):
+            check_ranges(below, f"{name}.")
+        elif "range" in f.metadata:
+            low, high = f.metadata["range"]
             for number in value if isinstance(value, tuple | list) else (value,):
                 if number is not None and not isinstance(number, int | float):
                     raise LatflowError(f"{name} is {number!r}; it must be a number")
                 if number is not None and not low <= number <= high:
                     upper = f" to {high:g}" if math.isfinite(high) else " or more"
                     raise LatflowError(f"{name} is {number}; accepted: {low:g}{upper}")
-        prior, latent = self.model.prior, self.model.latent_size
-        if not 0 < prior.alpha <= 0.9999:
-            raise LatflowError(
-                f"model.prior.alpha is {prior.alpha}; it must lie above 0 and not above 0.9999, for NLSq's least "
-                "slope is 1 - alpha and float32 cannot tell a smaller one from none"
-            )
-        if self.model.kind == "latent" and prior.hidden == "af" and prior.network_units < latent:
-            raise LatflowError(
-                f"model.prior.network_units is {prior.network_units}; a masked network needs one for each of the "
-                f"model.latent_size {latent} dimensions at least"
-            )
-
-
-_INF = math.inf
-_RANGES: Mapping[str, tuple[float, float]] = {
-    "seed": (0, 2**63 - 1),
-    "model.latent_size": (1, 10_000),
-    "model.embedding_size": (1, 100_000),
-    "model.latent_scale": (1e-6, 1e6),
-    "model.posterior_gain": (0, 1e6),
-    "model.position_rank": (1, 10_000),
-    "model.prior.layers": (1, 1000),
-    "model.prior.network_layers": (1, 1000),
-    "model.prior.network_units": (1, 100_000),
-    "model.prior.input_units": (0, 100_000),
-    "model.prior.lstm_layers": (1, 1000),
-    "model.prior.lstm_units": (1, 100_000),
-    "model.prior.dropout": (0, 1),
-    "model.prior.raw_scale": (-1e6, 1e6),
-    "model.posterior.layers": (1, 1000),
-    "model.posterior.units": (1, 100_000),
-    "model.posterior.dropout": (0, 1),
-    "model.emission.layers": (1, 1000),
-    "model.emission.units": (1, 100_000),
-    "model.emission.dropout": (0, 1),
-    "model.baseline.layers": (1, 1000),
-    "model.baseline.units": (1, 100_000),
-    "model.baseline.dropout": (0, 1),
-    "train.epochs": (1, _INF),
-    "train.batch_size": (1, _INF),
-    "train.accumulate": (1, _INF),
-    "train.samples": (1, _INF),
-    "train.lr": (0, 1e6),
-    "train.lr_factor": (0, 1),
-    "train.patience": (1, _INF),
-    "train.lr_decay": (0, _INF),
-    "train.clip": (0, _INF),
-    "train.kl_zero": (0, _INF),
-    "train.kl_ramp": (0, _INF),
-    "train.kl_steps": (0, _INF),
-    "train.early_stop": (0, _INF),
-    "train.ema": (0, 0.999999),
-    "train.eval_samples": (1, _INF),
-    "train.eval_batch": (1, _INF),
-    "train.max_bad_steps": (1, _INF),
-    "train.log_every": (1, _INF),
-    "train.checkpoint_minutes": (0, _INF),
-}
-"""What numbers are accepted; a NaN is in no range."""
-
-C = TypeVar("C")
-
-
-def get(config: Any, name: str) -> Any:
-    """The value of a dotted field, as in "model.prior.layers"."""
-    for part in name.split("."):
-        config = getattr(config, part)
-    return config
 
 
 def evolve(config: C, changes: Mapping[str, Any]) -> C:
-    """A copy with some dotted fields changed: {"model.prior.layers": 3, "train.lr": 0.01}."""
+    """A copy with some dotted fields changed: {"model.prior.hidden": "scf", "model.prior.hidden.layers": 3}.
+
+    A new choice on an axis keeps the options that it shares with the one before.
+    """
+    return _evolve(config, changes, "")
+
+
+def _evolve(config: Any, changes: Mapping[str, Any], where: str) -> Any:
+    if isinstance(config, Choice):
+        return replace(config, options=_evolve(config.options, changes, where))
     direct: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
+    known = [f.name for f in fields(config)]
     for name, value in changes.items():
         head, _, rest = name.partition(".")
-        known = [f.name for f in fields(config)]  # type: ignore[arg-type]
         if head not in known:
-            raise LatflowError(f"no field {name!r} in {type(config).__name__}; accepted: {', '.join(known)}")
+            owner = where.rstrip(".") or type(config).__name__
+            raise LatflowError(
+                f"no field {name!r} in {owner}; accepted: {', '.join(known) or 'none, it has no options'}"
+            )
         if rest:
             nested.setdefault(head, {})[rest] = value
         else:
             direct[head] = value
-    below = {head: evolve(getattr(config, head), inner) for head, inner in nested.items()}
-    return replace(config, **direct, **below)  # type: ignore[type-var]
+    for head, value in direct.items():
+        before = getattr(config, head)
+        if isinstance(before, Choice) and isinstance(value, str):
+            _known(before.axis, value, f"{where}{head}")
+            direct[head] = before.renamed(value)
+    for head, inner in nested.items():
+        direct[head] = _evolve(direct.get(head, getattr(config, head)), inner, f"{where}{head}.")
+    return replace(config, **direct)
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Every dotted field and its value."""
+    """Every dotted field and its value: a choice as its name, then its options."""
     flat: dict[str, Any] = {}
     for f in fields(config):
-        value = getattr(config, f.name)
-        name = f"{prefix}{f.name}"
-        flat |= flatten(value, f"{name}.") if is_dataclass(value) else {name: value}
+        value, name = getattr(config, f.name), f"{prefix}{f.name}"
+        if isinstance(value, Choice):
+            flat |= {name: value.name, **flatten(value.options, f"{name}.")}
+        else:
+            flat |= flatten(value, f"{name}.") if is_dataclass(value) else {name: value}
     return flat
 
 
 def to_dict(config: Any) -> dict[str, Any]:
     """As JSON can hold it; `from_dict` gives the same config back."""
-    return json.loads(json.dumps(asdict(config)))
+    return json.loads(json.dumps(_plain(config)))
+
+
+def _plain(config: Any) -> Any:
+    if isinstance(config, Choice):
+        return {"name": config.name, **_plain(config.options)}
+    if is_dataclass(config):
+        return {f.name: _plain(getattr(config, f.name)) for f in fields(config)}
+    return config
+
+
+def choices(config: Any) -> Iterator[Choice]:
+    """Every choice on an axis that a config makes."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if isinstance(value, Choice):
+            yield value
+        elif is_dataclass(value):
+            yield from choices(value)
 
 
 def from_dict(raw: Any) -> Config:
     """A config from nested mappings, as read from JSON or YAML; what is left out keeps its default.
 
-    Unknown fields and values of the wrong type are a LatflowError that names them.
+    Unknown fields and values of the wrong type are a LatflowError that names them. Fields of versions before are
+    read as what they are called now.
     """
-    return _read(Config, raw, "")
+    return _read(Config, upgraded(raw), "")
 
 
 def _read(cls: type[C], raw: Any, where: str) -> C:
@@ -302,11 +301,46 @@ def _read(cls: type[C], raw: Any, where: str) -> C:
         raise LatflowError(
             f"config: {where.rstrip('.') or 'the whole'} must be a mapping of fields, not {raw!r}"
         )
-    hints = get_type_hints(cls)
+    hints, axes = get_type_hints(cls), {f.name: f.metadata.get("axis") for f in fields(cls)}  # type: ignore[arg-type]
     for name in raw:
         if name not in hints:
-            raise LatflowError(f"config: unknown field {where}{name}; accepted: {', '.join(hints)}")
-    return cls(**{name: _value(hints[name], value, f"{where}{name}") for name, value in raw.items()})
+            accepted = ", ".join(hints) or "none, it has no options"
+            raise LatflowError(f"config: unknown field {where}{name}; accepted: {accepted}")
+    values = {}
+    for name, value in raw.items():
+        axis, field_name = axes[name], f"{where}{name}"
+        if axis is None:
+            values[name] = _value(hints[name], value, field_name)
+        else:
+            values[name] = _choice(axis, value, field_name, getattr(cls(), name).name)
+    return cls(**values)
+
+
+def _read_choices(config: Any) -> None:
+    """Let a choice be given by its name, or by a mapping of its name and options, in Python too."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if "axis" in f.metadata and not isinstance(value, Choice):
+            object.__setattr__(config, f.name, _choice(f.metadata["axis"], value, f.name))
+
+
+def _choice(axis: str, value: Any, name: str, default: str | None = None) -> Choice:
+    """A choice from its name, or from a mapping of its name (or `default`) and options."""
+    options = dict(value) if isinstance(value, Mapping) else {"name": value}
+    chosen = options.pop("name", default)
+    if not isinstance(chosen, str):
+        raise LatflowError(
+            f"config: {name} is {value!r}; it must be a name ({', '.join(AXES[axis])}), or a mapping with one"
+        )
+    _known(axis, chosen, name)
+    return Choice(axis, chosen, _read(AXES[axis][chosen].options, options, f"{name}."))
+
+
+def _known(axis: str, chosen: str, name: str) -> None:
+    try:
+        AXES[axis][chosen]
+    except KeyError:
+        raise LatflowError(f"config: {name} is {chosen!r}; accepted: {', '.join(AXES[axis])}") from None
 
 
 def _value(hint: Any, value: Any, name: str) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from latflow import beyond
 from latflow.config import Config, evolve
 from latflow.errors import LatflowError
 
@@ -45,8 +46,10 @@ class Row:
     label: str
     """As the tables print it."""
     about: str
-    diff: Diff = field(default_factory=dict)
-    """Of AF / AF."""
+    choices: Diff = field(default_factory=dict)
+    """On the axes of the model, where they differ from those of AF / AF."""
+    settings: Diff = field(default_factory=dict)
+    """Sizes and training that the row has of its own (supplement E)."""
 
 
 BASE = "af-af"
@@ -56,12 +59,13 @@ ROWS: Mapping[str, Row] = {
     "iaf-scf": Row(
         "IAF / SCF",
         "IAF in time, split coupling in hidden: samples all steps at once",
-        {"model.prior.time": "iaf", "model.prior.hidden": "scf", "model.prior.dropout": 0.0},
+        {"model.prior.time": "iaf", "model.prior.hidden": "scf"},
+        {"model.prior.context.dropout": 0.0},
     ),
     "af-only": Row(
         "AF-only",
         "no dynamics in time: the prior of a step knows its position only",
-        {"model.prior.time": "none"},
+        {"model.prior.time": "none", "model.prior.context": "position", "model.prior.reading": "raw"},
     ),
     "af-af-affine": Row(
         "AF / AF - NLSq",
@@ -81,8 +85,8 @@ ROWS: Mapping[str, Row] = {
     "lstm": Row(
         "LSTM",
         "LSTM language model with the same T conditioning",
+        {"model.kind": "lstm"},
         {
-            "model.kind": "lstm",
             "train.optimizer": "sgd",
             "train.lr": 20.0,
             "train.batch_size": 15,
@@ -126,7 +130,7 @@ CORPORA: Mapping[str, Corpus] = {
 TEXT_CORPUS, *MUSIC_CORPORA = CORPORA
 
 EXTRA: Mapping[tuple[str, str], Diff] = {
-    ("ptb", "iaf-scf"): {"model.prior.layers": 3},
+    ("ptb", "iaf-scf"): {"model.prior.hidden.layers": 3},
 }
 """What a row differs by on one corpus only (supplement E)."""
 
@@ -165,8 +169,8 @@ def _width(units: int, latent: int, network: int) -> Diff:
     return {
         "model.embedding_size": units,
         "model.latent_size": latent,
-        "model.prior.lstm_units": units,
-        "model.prior.network_units": network,
+        "model.prior.context.units": units,
+        "model.prior.hidden.units": network,
         "model.posterior.units": units,
         "model.emission.units": units,
         "model.baseline.units": units,
@@ -175,13 +179,15 @@ def _width(units: int, latent: int, network: int) -> Diff:
 
 SMALL_TEXT: Diff = {
     **_width(64, 2, 192),
-    "model.latent_scale": 0.1,
-    "model.posterior_gain": 15.0,
-    "model.prior.layers": 5,
-    "model.prior.input_units": 64,
-    "model.prior.lstm_layers": 1,
-    "model.prior.lstm_units": 128,
-    "model.prior.dropout": 0.0,
+    "model.posterior.scale": 0.1,
+    "model.emission.scale": 0.1,
+    "model.posterior.gain": 15.0,
+    "model.prior.hidden.layers": 5,
+    "model.prior.reading": "layer",
+    "model.prior.reading.units": 64,
+    "model.prior.context.layers": 1,
+    "model.prior.context.units": 128,
+    "model.prior.context.dropout": 0.0,
     "model.posterior.layers": 1,
     "model.emission.layers": 1,
     "model.baseline.layers": 1,
@@ -200,7 +206,7 @@ SMALL_TEXT: Diff = {
 faster than more, if symbols start apart, z stays near and the LSTM reads it through a layer (docs/log.md)."""
 SMALL_MUSIC: Diff = {
     **_width(128, 24, 64),
-    "model.prior.layers": 3,
+    "model.prior.hidden.layers": 3,
     "train.epochs": 60,
     "train.kl_steps": (800, 600),
 }
@@ -230,7 +236,7 @@ SMALL: Mapping[str, Diff] = {
     },
     "jsb": {
         **SMALL_MUSIC,
-        **{f"model.{part}.dropout": 0.3 for part in ("prior", "posterior", "emission")},
+        **{f"model.{part}.dropout": 0.3 for part in ("prior.context", "posterior", "emission")},
         "train.lr": 2e-3,
         "train.lr_decay": 25,
         "train.patience": 1000,
@@ -254,12 +260,12 @@ LONG_ROWS = ("lstm", BASE)
 """`ptb-lstm-long` and `ptb-af-af-long`: small, seven times the passes, the rate falling over all of them."""
 
 _BUILT_IN: Diff = {
-    "model.prior.lstm_layers": 1,
+    "model.prior.context.layers": 1,
     "model.posterior.layers": 1,
     "model.emission.layers": 1,
     "model.baseline.layers": 1,
-    "model.prior.layers": 3,
-    "model.prior.dropout": 0.0,
+    "model.prior.hidden.layers": 3,
+    "model.prior.context.dropout": 0.0,
     "model.baseline.dropout": 0.0,
     "train.samples": 1,
     "train.batch_size": 32,
@@ -289,10 +295,12 @@ BUILT_IN: Mapping[str, Diff] = {
         **_BUILT_IN,
         **_width(96, 2, 96),
         "data.name": "pydoc",
-        "model.latent_scale": 0.1,
-        "model.posterior_gain": 15.0,
-        "model.prior.input_units": 64,
-        "model.prior.layers": 5,
+        "model.posterior.scale": 0.1,
+        "model.emission.scale": 0.1,
+        "model.posterior.gain": 15.0,
+        "model.prior.reading": "layer",
+        "model.prior.reading.units": 64,
+        "model.prior.hidden.layers": 5,
         "train.lr": 5e-3,
         "train.batch_size": 10,
         "train.epochs": 10,
@@ -306,23 +314,27 @@ BUILT_IN: Mapping[str, Diff] = {
 def _presets() -> dict[str, Preset]:
     found: dict[str, Preset] = {}
 
-    def add(name: str, diff: Diff, about: str) -> None:
-        found[name] = Preset(name, evolve(Config(), diff), PAPER.get(name), about)
+    def add(name: str, row: str, diff: Diff, about: str) -> None:
+        # The choices come last: they keep what sizes they share with AF / AF's.
+        config = evolve(evolve(Config(), diff), ROWS[row].choices)
+        found[name] = Preset(name, config, PAPER.get(name), about)
 
     for corpus, its in CORPORA.items():
         for row in ROWS if corpus == TEXT_CORPUS else TABLE_3:
             about = ROWS[row].about
-            paper = {"data.name": corpus, **its.diff, **ROWS[row].diff, **EXTRA.get((corpus, row), {})}
-            add(f"{corpus}-{row}", paper, about)
+            paper = {"data.name": corpus, **its.diff, **ROWS[row].settings, **EXTRA.get((corpus, row), {})}
+            add(f"{corpus}-{row}", row, paper, about)
             small = {**paper, **SMALL[corpus], **(SMALL_LSTM if row == "lstm" else {})}
             small |= SMALL_EXTRA.get((corpus, row), {})
-            add(f"{corpus}-{row}-small", small, f"{about}, small")
+            add(f"{corpus}-{row}-small", row, small, f"{about}, small")
             if corpus == TEXT_CORPUS and row in LONG_ROWS:
-                add(f"{corpus}-{row}-long", {**small, **LONG}, f"{about}, small, fourteen passes")
+                add(f"{corpus}-{row}-long", row, {**small, **LONG}, f"{about}, small, fourteen passes")
     for corpus, diff in BUILT_IN.items():
         for row in ROWS if corpus != "chords" else TABLE_3:
-            built_in = {**ROWS[row].diff, **diff, **(SMALL_LSTM if row == "lstm" else {})}
-            add(f"{corpus}-{row}", built_in, ROWS[row].about)
+            built_in = {**ROWS[row].settings, **diff, **(SMALL_LSTM if row == "lstm" else {})}
+            add(f"{corpus}-{row}", row, built_in, ROWS[row].about)
+    for name, diff, choices, about in beyond.entries():
+        found[name] = Preset(name, evolve(evolve(Config(), diff), choices), None, about)
     return found
 
 

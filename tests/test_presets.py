@@ -36,13 +36,13 @@ ROW = {
 }
 # "3 layers are used for the IAF / SCF models, for character-level language modeling"; dropout "in the prior of the
 # AF / AF and AF / SCF models" (supplement E).
-IAF = {"model.prior.dropout": 0.0}
+IAF = {"model.prior.context.dropout": 0.0}
 # A batch of IAF is twice as large, its ramp as many sentences long. AF-only needs shorter gradients.
 SMALL_TEXT_ALSO = {
     "iaf-scf": {"train.batch_size": 16, "train.kl_steps": (0, 1500)},
     "af-only": {"train.clip": 0.25},
 }
-TEXT_IAF = {"model.prior.layers": 3, **IAF}
+TEXT_IAF = {"model.prior.hidden.layers": 3, **IAF}
 
 
 def difference(name: str, base: Config) -> dict[str, object]:
@@ -146,8 +146,8 @@ def test_round_trip(name):
     [
         ({"modle": {}}, "unknown field modle"),
         ({"model": {"prior": {"layerz": 3}}}, "unknown field model.prior.layerz"),
-        ({"model": {"prior": {"layers": "3"}}}, "model.prior.layers is '3'; it must be a whole number"),
-        ({"model": {"prior": {"layers": True}}}, "model.prior.layers is True; it must be a whole number"),
+        ({"model": {"prior": {"layers": "3"}}}, "model.prior.hidden.layers is '3'; it must be a whole number"),
+        ({"model": {"prior": {"layers": True}}}, "model.prior.hidden.layers is True; it must be a whole number"),
         ({"model": {"prior": {"time": "maf"}}}, "model.prior.time is 'maf'; accepted: af, iaf, none"),
         (
             {"model": {"prior": {"raw_scale": [1, 2]}}},
@@ -157,7 +157,7 @@ def test_round_trip(name):
         ({"train": {"lr": float("nan")}}, "train.lr is nan; accepted: 0 to 1e+06"),
         ({"train": {"batch_size": 0}}, "train.batch_size is 0; accepted: 1 or more"),
         ({"train": {"kl_steps": [-1, 5]}}, "train.kl_steps is -1"),
-        ({"model": {"prior": {"dropout": 1.5}}}, "model.prior.dropout is 1.5; accepted: 0 to 1"),
+        ({"model": {"prior": {"dropout": 1.5}}}, "model.prior.context.dropout is 1.5; accepted: 0 to 1"),
     ],
 )
 def test_bad_configs_are_refused_by_name(raw, message):

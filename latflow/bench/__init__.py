@@ -30,12 +30,11 @@ from latflow.bench.measure import (
     sampling_growth,
     training,
     training_growth,
-    wasted_steps,
 )
-from latflow.bench.show import show_pairs, show_rows
+from latflow.bench.show import show_pairs, show_rows, show_twins
 from latflow.data.files import writing
-from latflow.flows import fast
-from latflow.memory import keep_freed_memory
+from latflow.fast import compiled
+from latflow.fast.memory import keep_freed_memory
 from latflow.plots.save import save
 from latflow.plots.timing import timing_figure, timing_panels
 
@@ -52,7 +51,7 @@ def run(
     report: dict[str, Any] = {
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "numba": fast.AVAILABLE,
+        "numba": compiled.AVAILABLE,
         "gemm_peak": peak,
     }
     print(f"GEMM peak {peak / 1e9:.0f} GFLOP/s in float32, {torch.get_num_threads()} threads", flush=True)
@@ -80,9 +79,7 @@ def run(
     )
     report["max_T"] = max_T_ratio(PAPER)
     show_pairs("MuseData's max_T against JSB's (at most 1.1)", report["max_T"])
-    lengths = torch.randint(1, 289, (64,), generator=torch.Generator().manual_seed(0))
-    report["wasted steps"] = wasted_steps(lengths)
-    show_pairs("Share of steps wasted on padding, lengths 1 to 288", {"": report["wasted steps"]})
+    report["twins"] = show_twins()
     if json_file is not None:
         with writing(json_file) as new:
             new.write_text(json.dumps(report, indent=1) + "\n")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from latflow.flows import LSTM, MADE, LSTMContext
+from latflow.flows import LSTM, MADE, HiddenFlow, Layer, LSTMContext
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
+from latflow.models.emission.bilstm import BiLSTMEmission
+from latflow.models.posterior.bilstm import BiLSTMPosterior
 from latflow.models.symbols import Alphabet
 
 
@@ -24,7 +26,8 @@ def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
     def context(module: torch.nn.Module) -> int:
         if not isinstance(module, LSTMContext):
             return 0
-        return lstm(module.lstm) + (0 if module.entry is None else module.entry.weight.numel())
+        reading = module.reading
+        return lstm(module.lstm) + (reading.weight.numel() if isinstance(reading, Layer) else 0)
 
     def network(module: torch.nn.Module) -> int:
         weights = module.matrices  # type: ignore[attr-defined]
@@ -43,10 +46,14 @@ def count_flops(model: SequenceModel, steps: int, samples: int = 1) -> float:
         per_step += alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
         return 2.0 * steps * per_step
     assert isinstance(model, LatentSequenceModel)
-    hidden, emission = model.prior.hidden, model.emission
-    once = lstm(model.posterior.lstm) + model.posterior.head.weight.numel()
-    once += emission.alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
+    hidden, posterior, emission = model.prior.hidden, model.posterior, model.emission
+    assert isinstance(hidden, HiddenFlow)
+    once = 0
+    if isinstance(posterior, BiLSTMPosterior):
+        once += lstm(posterior.lstm) + posterior.head.weight.numel()
+        once += model.alphabet.embedding.numel() if model.spec.emission == "bernoulli" else 0
     each = context(model.prior.context) + sum(network(module) for module in hidden.networks)
-    each += 0 if hidden.context_weight is None else hidden.context_weight.numel()
-    each += lstm(emission.lstm) + scores(emission.head, emission.alphabet)
+    each += sum(w.numel() for w in (hidden.context_weight, hidden.skip_weight) if w is not None)
+    if isinstance(emission, BiLSTMEmission):
+        each += lstm(emission.lstm) + scores(emission.head, model.alphabet)
     return 2.0 * steps * (once + samples * each)

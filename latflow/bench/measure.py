@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from latflow.bench.flops import count_flops
 from latflow.bench.reference import plain_torch, sample_by_cells, sample_plain, sample_straightforward
-from latflow.config import LSTMConfig, ModelConfig, PriorConfig
+from latflow.axes import choose
+from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
-from latflow.flows import Packing, Positions
+from latflow.flows import Positions
 from latflow.models import LSTMLanguageModel, SequenceModel, build
 
 SYMBOLS = tuple(chr(65 + k) for k in range(51))
@@ -46,10 +46,12 @@ SMALL = Size(
     ModelConfig(
         latent_size=16,
         embedding_size=128,
-        prior=PriorConfig(lstm_units=128, network_units=64, layers=2, lstm_layers=1),
-        posterior=LSTMConfig(1, 128),
-        emission=LSTMConfig(1, 128),
-        baseline=LSTMConfig(1, 128),
+        prior=PriorConfig(
+            hidden=choose("hidden", "af", units=64, layers=2), context=choose("context", "lstm", units=128, layers=1)
+        ),
+        posterior=choose("posterior", "bilstm", layers=1, units=128),
+        emission=choose("emission", "bilstm", layers=1, units=128),
+        baseline=LSTMConfig(1, 128, 0.0),
     ),
     15,
     4,
@@ -68,8 +70,11 @@ def configure(model: str, base: ModelConfig, kind: str = "text") -> ModelConfig:
         "AF-only": ("none", "af"),
     }[model]
     fewer = model == "IAF/SCF" and kind == "text"
-    layers = min(base.prior.layers, 3) if fewer else base.prior.layers
-    return replace(base, prior=replace(base.prior, time=time_axis, hidden=hidden, layers=layers))
+    layers = min(base.prior.hidden.layers, 3) if fewer else base.prior.hidden.layers
+    alone = {"prior.context": "position"} if time_axis == "none" else {}
+    return evolve(
+        base, {"prior.time": time_axis, "prior.hidden": hidden, "prior.hidden.layers": layers, **alone}
+    )
 
 
 def fastest(
@@ -134,9 +139,6 @@ def training_step(
             parameter.grad = None
         model.terms(batch, samples).elbo().mean().neg().backward()
         if adam is not None:
-            for parameter in parameters:
-                if parameter.grad is not None and parameter.grad.is_sparse:
-                    parameter.grad = parameter.grad.to_dense()
             torch.nn.utils.clip_grad_norm_(parameters, 0.25)
             adam.step()
 
@@ -232,18 +234,12 @@ def max_T_ratio(size: Size) -> dict[str, float]:
         for max_T in (180, 4653):
             model = build(replace(configure("AF/AF", size.config, "music"), position_rank=rank), music(max_T))
             for module in model.modules():
-                if isinstance(module, Positions):
-                    module.sparse = not optimiser
+                if isinstance(module, Positions) and not optimiser:
+                    module.requires_grad_(False)  # else a gradient as large as the tables is cleared in every step
             steps[str(max_T)] = training_step(model, random_batch(music(max_T), 5, 60), 1, optimiser)
         seconds = fastest(steps, 16, 60)
         result[name] = seconds["4653"] / seconds["180"]
     return result
-
-
-def wasted_steps(lengths: Tensor) -> float:
-    """The share of computed steps that lie behind the end of a sequence, in the packed layout."""
-    packing = Packing(lengths)
-    return 1 - int(lengths.sum()) / sum(packing.active)
 
 
 def against_lstm(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

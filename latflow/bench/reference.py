@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, one_hot
 
-from latflow.flows import Autoregressive, Packing, Positions, fast
-from latflow.flows.lstm import State
-from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
+from latflow.fast import compiled, off
+from latflow.flows import Packing, Positions
+from latflow.flows.recurrent import State
+from latflow.models import LSTMLanguageModel, SequenceModel
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
     """Without the compiled kernels."""
-    before, fast.AVAILABLE = fast.AVAILABLE, False
+    before, compiled.AVAILABLE = compiled.AVAILABLE, False
     try:
         yield
     finally:
-        fast.AVAILABLE = before
+        compiled.AVAILABLE = before
 
 
 @contextmanager
@@ -43,18 +44,10 @@ def one_hot_positions() -> Iterator[None]:
 
 @torch.no_grad()
 def sample_straightforward(model: SequenceModel, lengths: Tensor) -> Tensor:
-    """Generation from a model that is autoregressive across hidden, the straightforward way: eager, module after
-    module, positions as one-hots, a full pass of each network per dimension."""
-    assert isinstance(model, LatentSequenceModel)
-    assert isinstance(model.prior.hidden, Autoregressive)
-    packing, prior = Packing(lengths), model.prior
-    with plain_torch(), one_hot_positions():
-        eps = torch.randn(packing.rows, prior.size)
-        if prior.time == "af":
-            z, _ = prior._serial(model.prior.hidden.forward_plain, eps, packing)
-        else:
-            z, _ = model.prior.hidden.forward_plain(eps, prior.context.whole(eps, packing))
-        return packing.unpack(model.emission.sample(z, packing))
+    """Generation by the definitions as they are written, positions as one-hots: eager, module after module, a full
+    pass of each network per dimension."""
+    with off(), one_hot_positions():
+        return model.sample(lengths)
 
 
 @torch.no_grad()
@@ -87,7 +80,7 @@ def _sample(
     """
     packing, lstm, drawn = Packing(lengths), model.context.lstm, []
     assert packing.active[-1] == packing.active[0], "for sequences of one length"
-    noise = model._noise(packing, 1.0, False, None)
+    noise = model.noise(packing, 1.0, False, None)
     context, carried = model.context.start(packing)
     state, features = carried.layers, carried.features
     weights = [

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from latflow.fast.hidden import MAPS
+from latflow.flows import ScalarTransform
+from latflow.flows.seam import REGISTRY, active
+
 WIDTH = 13
 
 
@@ -23,6 +27,19 @@ def show_rows(title: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]
 def show_pairs(title: str, pairs: Mapping[str, float]) -> None:
     """One line."""
     print(f"\n{title}: " + ", ".join(f"{name} {value:.2f}" for name, value in pairs.items()), flush=True)
+
+
+def show_twins() -> dict[str, list[str]]:
+    """Which definitions have twins, and which scalar maps the compiled paths know: all others run plain."""
+    active()  # so that twins are registered
+    twins = {name: [twin.name for twin in definition.twins] for name, definition in REGISTRY.items()}
+    print("\nTwins of each definition (none: it runs as written)")
+    for name, names in sorted(twins.items()):
+        print(f"  {name:<28} {', '.join(names) or 'none'}")
+    known = {kind.__name__ for kind in MAPS}
+    plain = sorted(kind.__name__ for kind in ScalarTransform.__subclasses__() if kind.__name__ not in known)
+    print(f"  compiled generation: {', '.join(sorted(known))}; in torch: {', '.join(plain) or 'no other'}", flush=True)
+    return twins
 
 
 def _width(key: str) -> int:

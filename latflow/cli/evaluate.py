@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from latflow import data
-    from latflow.memory import keep_freed_memory
+    from latflow.fast.memory import keep_freed_memory
     from latflow.presets import PRESETS
     from latflow.progress import counting
     from latflow.reproduce.result import comparable

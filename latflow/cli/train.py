@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         print(yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True), end="")
         return 0
 
-    from latflow.memory import keep_freed_memory
+    from latflow.fast.memory import keep_freed_memory
     from latflow.training import resume, train
     from latflow.training.distributed import World
     from latflow.training.report import Reporter

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from latflow.config import DataConfig
 from latflow.data import fetch
-from latflow.data.base import Batch, Batches, Corpus, DataSpec, Sequences
+from latflow.data.base import Batch, Batches, Corpus, DataSpec, Sequences, collate
+from latflow.data.labels import KEYS, check_labels, key_of
 from latflow.data.midi import load_midi
 from latflow.data.music import load_music
 from latflow.data.synthetic import draw_corpus
 from latflow.data.text import load_ptb, load_pydoc, load_text, load_tokens
 from latflow.errors import LatflowError
 
-__all__ = ["CATALOGUE", "Batch", "Batches", "Corpus", "DataSpec", "Sequences", "load"]
+__all__ = ["CATALOGUE", "Batch", "Batches", "Corpus", "DataSpec", "Sequences", "collate", "load"]
 
 CATALOGUE = {
     "ptb": "Penn Treebank sentences, characters (English, newspaper)",
@@ -58,7 +61,31 @@ def load(config: DataConfig) -> Corpus:
     if corpus.spec.kind != "music" and (config.transpose or config.crop):
         raise LatflowError(f"transpose and crop are for music; {name} is {corpus.spec.kind}")
     _check_crop(corpus, config.crop)
-    return corpus
+    if config.labels == "key":
+        corpus = _with_keys(corpus)
+    train = corpus.splits["train"]
+    counts = tuple(train.counts(corpus.spec.size).tolist())
+    spec = replace(
+        corpus.spec, symbol_counts=counts, train_steps=int(train.lengths.sum()), shifts=config.transpose
+    )
+    return replace(corpus, spec=spec)
+
+
+def _with_keys(corpus: Corpus) -> Corpus:
+    """Each piece labelled with its estimated key, of the 24 there are."""
+    if corpus.spec.kind != "music":
+        raise LatflowError(f"labels are key, which music has; {corpus.name} is {corpus.spec.kind}")
+    splits = {
+        name: sequences.labelled(np.array([key_of(roll) for roll in sequences]), keys=True)
+        for name, sequences in corpus.splits.items()
+    }
+    return replace(corpus, splits=splits, spec=replace(corpus.spec, labels=KEYS))
+
+
+def like(config: DataConfig, spec: DataSpec) -> DataConfig:
+    """A run's data as the run knew it: a user's own, read before there was a symbol for unknown, has none still."""
+    own = config.name.partition(":")[0] in ("text", "tokens") and ":" in config.name
+    return replace(config, unknown=False) if own and config.unknown is None and not spec.unknown else config
 
 
 def placed(config: DataConfig, folder: str | None) -> DataConfig:
@@ -86,6 +113,13 @@ def _check(config: DataConfig) -> None:
     for field in ("transpose", "crop", "chunk", "train_size", "eval_size", "synthetic_seed", "split_seed"):
         if getattr(config, field) < 0:
             raise LatflowError(f"{field} is {getattr(config, field)}; it must be 0 or more")
+    if not 0 <= config.transpose_zero <= 1:
+        raise LatflowError(f"transpose_zero is {config.transpose_zero}; it is a share, from 0 to 1")
+    check_labels(config)
+    if config.unknown and config.name.partition(":")[0] not in ("text", "tokens"):
+        raise LatflowError(
+            f"unknown is for text:PATH and tokens:PATH; {config.name} has all its symbols in training"
+        )
     if config.max_length is not None and config.max_length < 1:
         raise LatflowError(f"max_length is {config.max_length}; it must be 1 or more")
     if config.max_length is not None and config.name in ("hmm", "chords"):

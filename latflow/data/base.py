@@ -1,4 +1,4 @@
-"""What the rest of the package knows of data: a spec, sequences in a compact store, and batches of them.
+"""What the rest of the package knows of data: sequences in a compact store, and batches of them.
 
 A corpus is three splits of sequences. A sequence is T symbols, an int64 array (T,), or T steps of music, a
 uint8 piano roll (T, 88) whose column k is MIDI note 21 + k. `Batches` groups sequences of similar length.
@@ -7,187 +7,56 @@ uint8 piano roll (T, 88) whose column k is MIDI note 21 + k. `Batches` groups se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from latflow.data.labels import moved_keys
+from latflow.data.spec import LOWEST, NOTES, DataSpec, length_counts, roll_of
 from latflow.errors import LatflowError
 
-NOTES = 88
-LOWEST = 21
-"""A piano's keys: MIDI notes 21 (A0) to 108 (C8)."""
-
-_STEP_NAMES = {"text": "character", "tokens": "token", "music": "time step"}
-
-
-@dataclass(frozen=True)
-class DataSpec:
-    """All that a model, a saved run, the scorer and the sampler need to know of the data."""
-
-    kind: str
-    """"text", "tokens" or "music"."""
-    symbols: tuple[str | int, ...]
-    """The vocabulary in index order; () for music."""
-    length_counts: tuple[int, ...]
-    """The histogram behind p(T): length_counts[T] for T = 0 .. max_T."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in _STEP_NAMES:
-            raise LatflowError(f"data spec: kind is {self.kind!r}; accepted: text, tokens, music")
-        if self.kind == "music" and self.symbols:
-            raise LatflowError("data spec: music has no symbols, its steps are 88 notes")
-        if self.kind != "music" and not self.symbols:
-            raise LatflowError(f"data spec: {self.kind} without symbols")
-        for symbol in self.symbols:
-            if not _is_symbol(symbol, self.kind):
-                wanted = "one character" if self.kind == "text" else "a whole number or a string"
-                raise LatflowError(f"data spec: symbol {symbol!r} is not {wanted}")
-        if len(set(self.symbols)) != len(self.symbols):
-            raise LatflowError("data spec: a symbol occurs twice")
-        counts = self.length_counts
-        if not all(type(count) is int and 0 <= count < 2**53 for count in counts):
-            raise LatflowError("data spec: length_counts must be whole numbers, 0 or more and below 2^53")
-        if len(counts) < 2 or counts[0] != 0 or counts[-1] == 0:
-            raise LatflowError(
-                "data spec: length_counts must start with 0 for T = 0 and end at the longest length"
-            )
-
-    @property
-    def size(self) -> int:
-        """V, the number of symbols, or 88."""
-        return NOTES if self.kind == "music" else len(self.symbols)
-
-    @property
-    def emission(self) -> str:
-        """ "categorical" over the symbols, or "bernoulli", one for each note."""
-        return "bernoulli" if self.kind == "music" else "categorical"
-
-    @property
-    def max_T(self) -> int:
-        """The longest length that p(T) allows."""
-        return len(self.length_counts) - 1
-
-    @property
-    def unit(self) -> str:
-        """What results are printed in: "bits" for text and tokens, "nats" for music."""
-        return "nats" if self.kind == "music" else "bits"
-
-    @property
-    def step_name(self) -> str:
-        """What one step is called: "character", "token" or "time step"."""
-        return _STEP_NAMES[self.kind]
-
-    @cached_property
-    def _index(self) -> dict[str | int, int]:
-        return {symbol: i for i, symbol in enumerate(self.symbols)}
-
-    def encode(self, sequence: str | Sequence[Any] | np.ndarray) -> np.ndarray:
-        """A string, a list of tokens, or music (a list of MIDI notes per step, or a roll) as an array.
-
-        (T,) int64 indices into `symbols`, or a (T, 88) uint8 roll.
-        """
-        if self.kind == "music":
-            return roll_of(sequence)
-        for token in () if isinstance(sequence, str) else sequence:
-            if isinstance(token, (bool, float)):  # True == 1 == 1.0 would pass as the token 1
-                raise LatflowError(f"{token!r} is no token; a token is a whole number or a string")
-        try:
-            return np.fromiter(map(self._index.__getitem__, sequence), np.int64, len(sequence))
-        except (KeyError, TypeError):
-            at, unknown = next((i, s) for i, s in enumerate(sequence) if s not in self.symbols)
-            raise LatflowError(
-                f"{self.step_name} {unknown!r} at position {at + 1} is not among the {self.size} of this data"
-            ) from None
-
-    def decode(self, array: np.ndarray | Tensor) -> Any:
-        """The inverse of `encode`: a string, a list of tokens, or a list of sorted MIDI notes per step."""
-        array = np.asarray(array)
-        if self.kind == "music":
-            if array.ndim != 2 or array.shape[1] != NOTES:
-                raise ValueError(f"a roll has shape (T, {NOTES}), not {array.shape}")
-            return [(np.flatnonzero(step) + LOWEST).tolist() for step in array]
-        if array.ndim != 1 or (array.size and not 0 <= array.min() <= array.max() < self.size):
-            raise ValueError(f"expected (T,) indices in 0..{self.size - 1}")
-        symbols = [self.symbols[i] for i in array.tolist()]
-        return "".join(map(str, symbols)) if self.kind == "text" else symbols
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; `from_dict` gives the same spec back."""
-        return {"kind": self.kind, "symbols": list(self.symbols), "length_counts": list(self.length_counts)}
-
-    @classmethod
-    def from_dict(cls, raw: Any) -> DataSpec:
-        """Read what `to_dict` wrote; anything else is a LatflowError."""
-        if not isinstance(raw, dict) or set(raw) != {"kind", "symbols", "length_counts"}:
-            raise LatflowError("data spec: expected an object with kind, symbols and length_counts")
-        if not isinstance(raw["kind"], str):
-            raise LatflowError(f"data spec: kind is {raw['kind']!r}; accepted: text, tokens, music")
-        for name in ("symbols", "length_counts"):
-            if not isinstance(raw[name], (list, tuple)):
-                raise LatflowError(f"data spec: {name} must be a list")
-        return cls(raw["kind"], tuple(raw["symbols"]), tuple(raw["length_counts"]))
-
-
-def _is_symbol(symbol: object, kind: str) -> bool:
-    if kind == "text":
-        return isinstance(symbol, str) and len(symbol) == 1
-    return type(symbol) in (str, int)
-
-
-def roll_of(steps: Any) -> np.ndarray:
-    """A list of MIDI notes per step (or a roll) as a (T, 88) uint8 roll of zeros and ones."""
-    if isinstance(steps, np.ndarray) and steps.ndim == 2:
-        if steps.shape[1] != NOTES or not np.isin(steps, (0, 1)).all():
-            raise LatflowError(f"a roll has shape (T, {NOTES}) and holds zeros and ones; got {steps.shape}")
-        return steps.astype(np.uint8)
-    notes = list(chain.from_iterable(steps))
-    if not set(map(type, notes)) <= {int, np.int64}:
-        wrong = next(note for note in notes if type(note) not in (int, np.int64))
-        raise LatflowError(f"{wrong!r} is no MIDI note, a whole number")
-    keys = np.array(notes, np.int64) - LOWEST
-    rows = np.repeat(np.arange(len(steps)), np.fromiter(map(len, steps), np.int64, len(steps)))
-    outside = np.flatnonzero((keys < 0) | (keys >= NOTES))
-    if len(outside):
-        at = outside[0]
-        raise LatflowError(
-            f"step {rows[at] + 1}: MIDI note {notes[at]} is outside {LOWEST}..{LOWEST + NOTES - 1}"
-        )
-    roll = np.zeros((len(steps), NOTES), np.uint8)
-    roll[rows, keys] = 1
-    return roll
-
-
-def length_counts(lengths: Iterable[np.ndarray], smooth: bool) -> tuple[int, ...]:
-    """The histogram behind p(T), the empirical likelihood of supplement D, as the authors' code counts it: `lengths`
-    are those of train and validation.
-
-    With `smooth`, one is added at every length from 1 to int(1.25 x longest): that code's rule for music,
-    whose lengths are few and spread out.
-    """
-    counts = np.bincount(np.concatenate([np.asarray(part, np.int64) for part in lengths]))
-    if smooth:
-        counts = np.pad(counts, (0, int(1.25 * (len(counts) - 1)) + 1 - len(counts)))
-        counts[1:] += 1
-    return tuple(counts.tolist())
+__all__ = [
+    "LOWEST",
+    "NOTES",
+    "Batch",
+    "Batches",
+    "Corpus",
+    "DataSpec",
+    "Sequences",
+    "collate",
+    "length_counts",
+    "roll_of",
+]
 
 
 class Sequences:
     """Many sequences in one flat array plus offsets: one byte for a symbol of a small vocabulary, eleven
     for a step of music.
 
-    `sequences[i]` is an int64 array (T,) or a uint8 roll (T, 88), as `DataSpec.encode` gives it.
+    `sequences[i]` is an int64 array (T,) or a uint8 roll (T, 88), as `DataSpec.encode` gives it; `sequences[:50]`, or
+    any slice, list or array of numbers, is the store of those. `labels` are (n,) indices into `DataSpec.labels`.
     """
 
-    def __init__(self, flat: np.ndarray, lengths: np.ndarray, music: bool) -> None:
+    def __init__(
+        self,
+        flat: np.ndarray,
+        lengths: np.ndarray,
+        music: bool,
+        labels: np.ndarray | None = None,
+        *,
+        keys: bool = False,
+    ) -> None:
         self.flat = flat  # (steps,) unsigned, or (steps, 11) uint8: a step's 88 notes as bits
         self.music = music
         self.lengths = np.asarray(lengths, np.int64)
+        self.labels = None if labels is None else np.asarray(labels, np.int64)
+        self.keys = keys  # the labels are the 24 keys of `labels.KEYS`, which move with the music
+        if self.labels is not None and self.labels.shape != self.lengths.shape:
+            raise ValueError(f"{len(self.labels)} labels for {len(self.lengths)} sequences")
         self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
         if self._offsets[-1] != len(flat) or (self.lengths < 1).any():
             raise ValueError("every sequence has a step at least, and the lengths add up to the flat array's")
@@ -214,7 +83,16 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, i: int) -> np.ndarray:
+    @overload
+    def __getitem__(self, i: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, i: slice | Sequence[int] | np.ndarray) -> Sequences: ...
+    def __getitem__(self, i: int | slice | Sequence[int] | np.ndarray) -> np.ndarray | Sequences:
+        if isinstance(i, slice):
+            return self.select(np.arange(len(self))[i])
+        if isinstance(i, (Sequence, np.ndarray)):
+            chosen = np.asarray(i) if len(i) else np.zeros(0, np.int64)
+            return self.select(np.arange(len(self))[chosen])
         if not -len(self) <= i < len(self):
             raise IndexError(f"sequence {i} of {len(self)}")
         return self.steps(i, 0, int(self.lengths[i]))
@@ -233,15 +111,45 @@ class Sequences:
         return self.flat.nbytes + self.lengths.nbytes + self._offsets.nbytes
 
     def sha256(self) -> str:
-        """Of all sequences, in their order."""
+        """Of all sequences, in their order, and of their labels."""
         found = hashlib.sha256(self.lengths.astype("<i8").tobytes())
         found.update(self.flat.astype(self.flat.dtype.newbyteorder("<"), copy=False).tobytes())
+        if self.labels is not None:
+            found.update(self.labels.astype("<i8").tobytes())
         return found.hexdigest()
+
+    def counts(self, size: int) -> np.ndarray:
+        """(size,) how often each symbol occurs, or in how many steps each note sounds; block by block, since a count of
+        one-byte symbols works on eight bytes each.
+        """
+        found = np.zeros(size, np.int64)
+        for start in range(0, len(self.flat), 1 << 18):
+            block = self.flat[start : start + (1 << 18)]
+            if self.music:
+                found += np.unpackbits(block, axis=1).sum(axis=0, dtype=np.int64)
+            else:
+                found += np.bincount(block, minlength=size)
+        return found
 
     def select(self, keep: np.ndarray) -> Sequences:
         """The sequences whose numbers are in `keep`, in that order."""
         parts = [self.flat[self._offsets[i] : self._offsets[i + 1]] for i in keep]
-        return Sequences(np.concatenate(parts) if parts else self.flat[:0], self.lengths[keep], self.music)
+        labels = None if self.labels is None else self.labels[keep]
+        flat = np.concatenate(parts) if parts else self.flat[:0]
+        return Sequences(flat, self.lengths[keep], self.music, labels, keys=self.keys)
+
+    def mapped(self, table: np.ndarray) -> Sequences:
+        """Every symbol v replaced by table[v]."""
+        small = table.astype(np.min_scalar_type(int(table.max())))
+        return Sequences(small[self.flat], self.lengths, self.music, self.labels)
+
+    def span(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where each of these sequences begins and ends in the flat array."""
+        return self._offsets[index], self._offsets[index + 1]
+
+    def labelled(self, labels: np.ndarray, keys: bool = False) -> Sequences:
+        """The same sequences with a label each."""
+        return Sequences(self.flat, self.lengths, self.music, labels, keys=keys)
 
 
 @dataclass(frozen=True)
@@ -258,6 +166,8 @@ class Corpus:
     """Per split, for each sequence the exact -log p(x_i | T_i) in nats; for synthetic sets only."""
     files: tuple[str, ...] = field(default=())
     """The files that were read."""
+    left_out: tuple[str, ...] = field(default=())
+    """Files that were not, each with the reason."""
 
     def contents(self) -> dict[str, str]:
         """A hash of the sequences of each split, in their order."""
@@ -279,10 +189,61 @@ class Batch:
     total: int
     """Sequences in the whole batch over all processes: the sum of the weights over processes."""
 
+    label: Tensor | None = field(default=None, kw_only=True)
+    """(b,) int64 into `DataSpec.labels`; None if sequences have none."""
+    shift: Tensor | None = field(default=None, kw_only=True)
+    """(b,) int64: semitones that each piece was moved up; None for symbols."""
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        move: Callable[[Tensor], Tensor] = lambda tensor: tensor.to(device, non_blocking=True)  # noqa: E731
-        return Batch(move(self.x), move(self.lengths), move(self.index), move(self.weight), self.total)
+        moved: dict[str, Any] = {
+            f.name: value.to(device, non_blocking=True)
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+def collate(items: Sequence[Any], spec: DataSpec, labels: Sequence[str] | None = None) -> Batch:
+    """Sequences as one batch: arrays as `DataSpec.encode` gives them or what it takes, numbered as they come, music as
+    it stands (shift 0), with the names of their labels where they have them.
+    """
+    if not len(items):
+        raise ValueError("no sequences to put into a batch")
+    arrays = [x if isinstance(x, np.ndarray) else spec.encode(x) for x in items]
+    label = None if labels is None else np.array([spec.label_index(name) for name in labels], np.int64)
+    return _batch(arrays, np.arange(len(arrays)), 1.0, len(arrays), label)
+
+
+def _batch(
+    arrays: Sequence[np.ndarray],
+    index: np.ndarray,
+    weight: float,
+    total: int,
+    label: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
+) -> Batch:
+    """Arrays (T,) or (T, 88) padded with 0 to the longest."""
+    lengths = np.array([len(x) for x in arrays], np.int64)
+    music = arrays[0].ndim == 2
+    x = np.zeros((len(arrays), lengths.max(), *arrays[0].shape[1:]), np.float32 if music else np.int64)
+    for row, array in zip(x, arrays, strict=True):
+        row[: len(array)] = array
+    if music and shift is None:
+        shift = np.zeros(len(arrays), np.int64)
+    return Batch(
+        torch.from_numpy(x),
+        torch.from_numpy(lengths),
+        torch.from_numpy(index.copy()),
+        torch.full((len(arrays),), weight),
+        total,
+        label=None if label is None else torch.from_numpy(label),
+        shift=None if shift is None else torch.from_numpy(shift),
+    )
+
+
+UNKNOWN_STREAM = 1
+"""Tells these draws apart from the others of an epoch, whose keys are (seed, epoch) and (seed, epoch, index)."""
 
 
 class Batches:
@@ -299,10 +260,15 @@ class Batches:
     are shuffled. Without, everything comes sorted by length.
 
     transpose, crop: music only. A piece longer than `crop` steps is cut to a random stretch of `crop`; then
-    all its notes move by the same random number of semitones, at most `transpose` either way and never off
-    the keyboard. Both depend on (seed, epoch, index) alone. A crop's length has support in p(T), whose
-    histogram for music starts from one at every length up to 1.25 x the longest; p(T) itself still counts
-    whole pieces, which is what a sample should be.
+    all its notes move by the same number of semitones: none in a share `transpose_zero` of the draws, else one of
+    those from -transpose to transpose that keep it on the keyboard, any but 0 with the same chance (and none if there
+    is no such). `Batch.shift` says which, and a label that is a key moves along. All depends on (seed, epoch, index)
+    alone. A crop's length has support in p(T), whose histogram for music starts from one at every length up to
+    1.25 x the longest; p(T) itself still counts whole pieces, which is what a sample should be.
+
+    unknown: the index of the symbol for what training never saw, text and tokens only. It stands in the place of each
+    symbol that occurs once, with probability 1/2, and of any symbol at random as often as it takes to come to
+    1 / (N + 1) of the N steps; anew in each epoch, by (seed, epoch) alone. docs/data.md has the reasons.
     """
 
     def __init__(
@@ -315,7 +281,9 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         transpose: int = 0,
+        transpose_zero: float = 0.3,
         crop: int = 0,
+        unknown: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise LatflowError(f"batch size {batch_size}; it must be 1 or more")
@@ -323,12 +291,24 @@ class Batches:
             raise ValueError(f"seed {seed}, rank {rank}, world {world}: need seed >= 0 and 0 <= rank < world")
         if transpose < 0 or crop < 0 or (not sequences.music and (transpose or crop)):
             raise LatflowError("transpose and crop are 0 or more, and for music only")
+        if not 0 <= transpose_zero <= 1:
+            raise LatflowError(f"transpose_zero is {transpose_zero}; it is a share, from 0 to 1")
+        if unknown is not None and sequences.music:
+            raise LatflowError("a symbol for unknown is for text and tokens; music has no symbols")
         self.sequences = sequences
         self.batch_size = batch_size
         self.seed, self.shuffle = seed, shuffle
         self.rank, self.world = rank, world
-        self.transpose, self.crop = transpose, crop
+        self.transpose, self.transpose_zero, self.crop = transpose, transpose_zero, crop
         self._lengths = np.minimum(sequences.lengths, crop) if crop else sequences.lengths
+        self.unknown = unknown
+        self._once = np.zeros(0, np.int64)  # where in the flat array the symbols stand that occur once
+        self._anywhere = 0.0  # the chance of any other step to be replaced
+        if unknown is not None:
+            once = sequences.counts(unknown + 1) == 1
+            self._once = np.flatnonzero(once[sequences.flat]) if once.any() else self._once
+            N = len(sequences.flat)
+            self._anywhere = max(0.0, N / (N + 1) - len(self._once) / 2) / N
 
     def __len__(self) -> int:
         """Global batches in an epoch."""
@@ -346,36 +326,51 @@ class Batches:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """This process's share of the global batches start, start + 1, ... of an epoch."""
+        replaced = self._replaced(epoch)
         for batch in self.plan(epoch)[start:]:
             mine = batch[self.rank :: self.world]
             weight = 1.0 if len(mine) else 0.0
-            yield self._collate(mine if len(mine) else batch[:1], weight, len(batch), epoch)
+            yield self._collate(mine if len(mine) else batch[:1], weight, len(batch), epoch, replaced)
 
-    def _collate(self, index: np.ndarray, weight: float, total: int, epoch: int) -> Batch:
-        lengths = self._lengths[index]
-        if self.sequences.music:
-            x = np.zeros((len(index), lengths.max(), NOTES), np.float32)
-        else:
-            x = np.zeros((len(index), lengths.max()), np.int64)
-        for row, i, length in zip(x, index.tolist(), lengths.tolist(), strict=True):
-            row[:length] = (
-                self._varied(i, length, epoch) if self.transpose or self.crop else self.sequences[i]
-            )
-        return Batch(
-            torch.from_numpy(x),
-            torch.from_numpy(lengths.copy()),
-            torch.from_numpy(index.copy()),
-            torch.full((len(index),), weight),
-            total,
-        )
+    def _replaced(self, epoch: int) -> np.ndarray:
+        """Where in the flat array the symbol for unknown stands in this epoch, in order."""
+        if self.unknown is None:
+            return self._once
+        rng = np.random.default_rng([self.seed, epoch, 0, UNKNOWN_STREAM])
+        chosen = self._once[rng.random(len(self._once)) < 0.5]
+        N = len(self.sequences.flat)
+        return np.union1d(chosen, rng.integers(N, size=rng.binomial(N, self._anywhere)))
 
-    def _varied(self, i: int, length: int, epoch: int) -> np.ndarray:
-        """Piece i, cropped to `length` and transposed."""
+    def _collate(
+        self, index: np.ndarray, weight: float, total: int, epoch: int, replaced: np.ndarray
+    ) -> Batch:
+        labels = self.sequences.labels
+        label = None if labels is None else labels[index]
+        if not (self.transpose or self.crop):
+            arrays = [self.sequences[i] for i in index.tolist()]
+            if self.unknown is not None:
+                begin, end = self.sequences.span(index)
+                parts = np.searchsorted(replaced, np.stack([begin, end], axis=1)).tolist()
+                for array, offset, (first, last) in zip(arrays, begin, parts, strict=True):
+                    array[replaced[first:last] - offset] = self.unknown
+            return _batch(arrays, index, weight, total, label)
+        varied = [self._varied(i, int(self._lengths[i]), epoch) for i in index.tolist()]
+        shift = np.array([shift for _, shift in varied], np.int64)
+        if label is not None and self.sequences.keys:
+            label = moved_keys(label, shift)
+        return _batch([roll for roll, _ in varied], index, weight, total, label, shift)
+
+    def _varied(self, i: int, length: int, epoch: int) -> tuple[np.ndarray, int]:
+        """Piece i, cropped to `length` and transposed, and by how much."""
         rng = np.random.default_rng([self.seed, epoch, i])
         start = int(rng.integers(self.sequences.lengths[i] - length + 1))
         roll = self.sequences.steps(i, start, start + length)
         used = np.flatnonzero(roll.any(axis=0))
-        if self.transpose and len(used):
-            down, up = min(self.transpose, used[0]), min(self.transpose, NOTES - 1 - used[-1])
-            roll = np.roll(roll, int(rng.integers(-down, up + 1)), axis=1)
-        return roll
+        if not self.transpose or not len(used):
+            return roll, 0
+        down, up = min(self.transpose, int(used[0])), min(self.transpose, NOTES - 1 - int(used[-1]))
+        if rng.random() < self.transpose_zero or not down + up:
+            return roll, 0
+        drawn = int(rng.integers(down + up)) - down
+        shift = drawn + (drawn >= 0)  # -down .. -1 and 1 .. up
+        return np.roll(roll, shift, axis=1), shift

@@ -26,7 +26,7 @@ import struct
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ import numpy as np
 from latflow.config import DataConfig
 from latflow.data.base import LOWEST, NOTES, Corpus, Sequences, roll_of
 from latflow.data.files import readable, writing
+from latflow.data.labels import folder_label, numbered
 from latflow.data.own import assemble, keep_lengths, split_files
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.progress import track
@@ -60,8 +61,9 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
     refused: list[str] = []
     remarks: list[str] = []
     parts: dict[str, Sequences] = {}
+    labels: dict[str, list[str]] = {part: [] for part in files}
 
-    def rolls(group: list[Path]) -> Iterator[np.ndarray]:
+    def rolls(part: str, group: list[Path]) -> Iterator[np.ndarray]:
         for file in track(group, "reading MIDI files"):
             try:
                 roll, said = _read(file, config.steps_per_beat, config.steps_per_second)
@@ -71,11 +73,12 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
                 refused.append(str(error))
             else:
                 remarks.extend(said)
+                if config.labels == "folder":
+                    labels[part].append(folder_label(file, path, part))
                 yield roll
 
     for part, group in files.items():
-        found = Sequences.of_rolls(rolls(group))  # one roll in memory at a time
-        parts[part] = found.select(np.flatnonzero(keep_lengths(found.lengths.tolist(), config, config.name)))
+        parts[part] = Sequences.of_rolls(rolls(part, group))  # one roll in memory at a time
     total = sum(map(len, files.values()))
     if len(refused) == total:
         raise LatflowError(f"{path}: none of {total} MIDI files can be used; {refused[0]}")
@@ -83,7 +86,13 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
         if said:
             more = f"; and {len(said) - 3} more" if len(said) > 3 else ""
             warnings.warn(f"{len(said)} {what}: {'; '.join(said[:3])}{more}", LatflowWarning, stacklevel=2)
-    return assemble(config, "music", parts, (), files)
+    names, numbers = numbered(labels)
+    for part, found in parts.items():
+        if config.labels == "folder":
+            found = found.labelled(numbers[part])
+        parts[part] = found.select(np.flatnonzero(keep_lengths(found.lengths.tolist(), config, config.name)))
+    corpus = assemble(config, "music", parts, (), files, names)
+    return replace(corpus, left_out=tuple(refused))
 
 
 def check_grid(steps_per_beat: int, steps_per_second: float | None) -> None:

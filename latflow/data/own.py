@@ -11,6 +11,7 @@ import numpy as np
 from latflow.config import DataConfig
 from latflow.data.base import Corpus, DataSpec, Sequences, length_counts
 from latflow.data.files import list_files, readable
+from latflow.data.spec import UNKNOWN
 from latflow.errors import LatflowError, LatflowWarning
 
 SPLITS = ("train", "valid", "test")
@@ -149,8 +150,11 @@ def assemble(
     parts: dict[str, Sequences],
     symbols: tuple[str | int, ...],
     files: dict[str, list[Path]],
+    labels: tuple[str, ...] = (),
 ) -> Corpus:
-    """A corpus from sequences that come as train, valid, test, or as "all" to be split here."""
+    """A corpus from sequences that come as train, valid, test, or as "all" to be split here. Their labels, if they have
+    any, are indices into `labels`.
+    """
     name = config.name
     smooth = True if config.smooth_lengths is None else config.smooth_lengths
     for part, sequences in parts.items():
@@ -159,9 +163,63 @@ def assemble(
     origin = "split as the files are named"
     if "all" in parts:
         heap = parts["all"]
-        parts = {k: heap.select(v) for k, v in seeded_split(heap.lengths, config, smooth, name).items()}
+        numbers = seeded_split(heap.lengths, config, smooth, name)
+        if heap.labels is not None:
+            numbers = _labels_trained(numbers, heap.labels, name)
+        parts = {k: heap.select(v) for k, v in numbers.items()}
         origin = f"split at random, seed {config.split_seed}"
     parts, counts = count_lengths(name, parts, smooth)
+    parts, labels = _labels_seen(name, parts, labels)
+    unknown = kind != "music" and config.unknown is not False
+    if unknown:
+        parts, symbols = _symbols_trained(name, kind, parts, symbols)
     listed = tuple(str(file) for group in files.values() for file in group)
     origin = f"{len(listed)} file{'s' * (len(listed) > 1)}, {origin}"
-    return Corpus(name, DataSpec(kind, symbols, counts), parts, origin, files=listed)
+    spec = DataSpec(kind, symbols, counts, labels=labels, unknown=unknown)
+    return Corpus(name, spec, parts, origin, files=listed)
+
+
+def _labels_trained(numbers: dict[str, np.ndarray], labels: np.ndarray, name: str) -> dict[str, np.ndarray]:
+    """A random split in which a test sequence with a label that no other part has is trained on instead."""
+    train, valid, test = (numbers[part] for part in SPLITS)
+    stray = ~np.isin(labels[test], labels[np.concatenate([train, valid])])
+    if stray.all():
+        raise LatflowError(
+            f"{name}: no label occurs both in test and in train or valid, so none can be tested"
+        )
+    return {"train": np.sort(np.append(train, test[stray])), "valid": valid, "test": test[~stray]}
+
+
+def _labels_seen(
+    name: str, parts: dict[str, Sequences], labels: tuple[str, ...]
+) -> tuple[dict[str, Sequences], tuple[str, ...]]:
+    """Labels numbered anew by those that train and valid have; one that only the test has cannot be known."""
+    found = {part: sequences.labels for part, sequences in parts.items() if sequences.labels is not None}
+    if not found:
+        return parts, ()
+    seen = np.unique(np.concatenate([found["train"], found["valid"]]))
+    strange = np.setdiff1d(found["test"], seen)
+    if len(strange):
+        raise LatflowError(
+            f"{name}: test has sequences labelled {labels[strange[0]]!r}, and neither train nor valid has any; "
+            "give train some, or take them out of the test"
+        )
+    return (
+        {part: sequences.labelled(np.searchsorted(seen, found[part])) for part, sequences in parts.items()},
+        tuple(labels[i] for i in seen),
+    )
+
+
+def _symbols_trained(
+    name: str, kind: str, parts: dict[str, Sequences], symbols: tuple[str | int, ...]
+) -> tuple[dict[str, Sequences], tuple[str | int, ...]]:
+    """The symbols of the training split and the one that stands for all others, last."""
+    mark = UNKNOWN[kind]
+    if mark in symbols:
+        raise LatflowError(
+            f"{name}: {mark!r} occurs in it, the symbol for what training never saw; replace it, or turn unknown off"
+        )
+    known = np.flatnonzero(parts["train"].counts(len(symbols)))
+    table = np.full(len(symbols), len(known))
+    table[known] = np.arange(len(known))
+    return {part: x.mapped(table) for part, x in parts.items()}, (*(symbols[i] for i in known), mark)

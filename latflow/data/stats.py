@@ -41,6 +41,8 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         }
         if spec.kind == "music":
             row |= _notes(sequences)
+        if spec.unknown_index is not None:
+            row["unknown"] = int(sequences.counts(spec.size)[spec.unknown_index])
         steps = (lengths + 1).sum()
         row["length_cost"] = None  # where a length has no probability, there is no number
         if lengths.max() <= spec.max_T and counts[lengths].all():
@@ -59,8 +61,17 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "unit": f"{spec.unit} per {spec.step_name}",
         "convention": CONVENTION,
         "stored_bytes": sum(part.nbytes for part in corpus.splits.values()),
+        "left_out": list(corpus.left_out),
+        "labels": {name: _labels(sequences, spec.labels) for name, sequences in corpus.splits.items()},
         "splits": splits,
     }
+
+
+def _labels(sequences: Sequences, names: tuple[str, ...]) -> dict[str, int]:
+    """How many sequences have each label."""
+    if sequences.labels is None:
+        return {}
+    return dict(zip(names, np.bincount(sequences.labels, minlength=len(names)).tolist(), strict=True))
 
 
 def _notes(sequences: Sequences) -> dict[str, Any]:

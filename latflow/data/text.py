@@ -15,6 +15,7 @@ from typing import Any
 from latflow.config import DataConfig
 from latflow.data.base import Corpus, DataSpec, Sequences
 from latflow.data.files import readable
+from latflow.data.labels import field_name, folder_label, numbered
 from latflow.data.own import LONGEST, SPLITS, assemble, count_lengths, keep_lengths, split_files
 from latflow.errors import LatflowError, LatflowWarning
 
@@ -90,22 +91,36 @@ def read_chunks(path: Path, size: int) -> Iterator[str]:
 
 
 def load_text(path: Path, config: DataConfig) -> Corpus:
-    """A user's own text, over every character that occurs in it."""
+    """A user's own text, over every character that occurs in its training split and one for all others."""
     files = split_files(path, (".txt",))
-    parts = {part: [x for file in group for x in read_texts(file, config)] for part, group in files.items()}
-    return _from_lists("text", parts, tuple(sorted(_distinct(parts))), files, config)
+    parts: dict[str, list[Any]] = {part: [] for part in files}
+    labels: dict[str, list[str]] = {part: [] for part in files}
+    for part, group in files.items():
+        for file in group:
+            found = read_texts(file, config)
+            parts[part] += found
+            if config.labels:
+                labels[part] += [folder_label(file, path, part)] * len(found)
+    return _from_lists("text", parts, tuple(sorted(_distinct(parts))), files, config, labels)
 
 
 def load_tokens(path: Path, config: DataConfig) -> Corpus:
-    """A user's own token sequences, JSON lines: each line a list of whole numbers or strings."""
+    """A user's own token sequences, JSON lines: each line a list of whole numbers or strings, or an object with one."""
     files = split_files(path, (".jsonl", ".json"))
-    parts = {part: [x for file in group for x in read_tokens(file, config)] for part, group in files.items()}
+    parts: dict[str, list[Any]] = {part: [] for part in files}
+    labels: dict[str, list[str]] = {part: [] for part in files}
+    for part, group in files.items():
+        for file in group:
+            found, named = read_tokens(file, config)
+            parts[part] += found
+            if config.labels:
+                labels[part] += named or [folder_label(file, path, part)] * len(found)
     symbols = sorted(_distinct(parts), key=lambda token: (isinstance(token, str), token))
-    return _from_lists("tokens", parts, tuple(symbols), files, config)
+    return _from_lists("tokens", parts, tuple(symbols), files, config, labels)
 
 
 def _distinct(parts: dict[str, list[Any]]) -> set[Any]:
-    """The symbols of all splits: one that only the test has needs a likelihood too."""
+    """The symbols of all splits: without one for unknown, a symbol that only the test has needs a likelihood too."""
     return set().union(*(item for group in parts.values() for item in group))
 
 
@@ -115,16 +130,20 @@ def _from_lists(
     symbols: tuple[str | int, ...],
     files: dict[str, list[Path]],
     config: DataConfig,
+    labels: dict[str, list[str]],
 ) -> Corpus:
     if not symbols:
         first = next(group[0] for part, group in files.items() if not parts[part])
         raise LatflowError(f"{first}: empty, there is no sequence in it")
     spec = DataSpec(kind, symbols, (0, 1))  # to encode with; the true lengths are counted after the split
     stores = {}
+    names, numbers = numbered(labels)
     for part, items in parts.items():
         keep = keep_lengths([len(item) for item in items], config, config.name)
         stores[part] = encode_all(spec, [item for item, kept in zip(items, keep, strict=True) if kept])
-    return assemble(config, kind, stores, symbols, files)
+        if config.labels:
+            stores[part] = stores[part].labelled(numbers[part][keep])
+    return assemble(config, kind, stores, symbols, files, names)
 
 
 def encode_all(spec: DataSpec, items: Sequence[Any]) -> Sequences:
@@ -132,15 +151,21 @@ def encode_all(spec: DataSpec, items: Sequence[Any]) -> Sequences:
     return Sequences.of_symbols(map(spec.encode, items), [len(item) for item in items], spec.size)
 
 
-def read_tokens(path: Path, config: DataConfig) -> list[list[str | int]]:
-    """The lists of a JSON-lines file; a line that is anything else is an error that names it."""
-    found = []
+def read_tokens(path: Path, config: DataConfig) -> tuple[list[list[str | int]], list[str]]:
+    """The sequences of a JSON-lines file, and their labels if those are a field; any other line is an error that names
+    it.
+    """
+    found, labels = [], []
+    field = field_name(config)
     for number, line in token_lines(path):
         try:
-            found.append(read_list(line, config))
+            entry = _parsed(line)
+            found.append(_tokens(entry, line, config))
+            if field is not None:
+                labels.append(_label(entry, field))
         except LatflowError as error:
             raise LatflowError(f"{path}, line {number}: {error}") from None
-    return found
+    return found, labels
 
 
 def token_lines(path: Path) -> list[tuple[int, str]]:
@@ -153,18 +178,45 @@ def token_lines(path: Path) -> list[tuple[int, str]]:
 
 
 def read_list(line: str, config: DataConfig) -> list[str | int]:
-    """A line of JSON that is a sequence of tokens."""
+    """A line of JSON that is a sequence of tokens, or an object that has it as "tokens"."""
+    return _tokens(_parsed(line), line, config)
+
+
+def _parsed(line: str) -> Any:
     try:
-        tokens = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too large"
         raise LatflowError(f"not JSON ({reason})") from None
+
+
+def _label(entry: Any, field: str) -> str:
+    """The label of a line that is an object with that field."""
+    label = entry.get(field) if isinstance(entry, dict) else None
+    if type(label) not in (str, int):
+        given = f"its {field!r} is {json.dumps(label)[:40]}" if label is not None else f"no {field!r} in it"
+        raise LatflowError(
+            f'{given}; labels are that field, so a line is {{"tokens": [...], "{field}": "x"}}'
+        )
+    if _half_pairs(str(label)):
+        raise LatflowError("half of a surrogate pair stands alone, which is no Unicode text")
+    return str(label)
+
+
+def _half_pairs(text: str) -> bool:
+    return re.search("[\ud800-\udfff]", text) is not None
+
+
+def _tokens(entry: Any, line: str, config: DataConfig) -> list[str | int]:
+    tokens = entry.get("tokens") if isinstance(entry, dict) else entry
     if not isinstance(tokens, list):
-        raise LatflowError(f"not a list but {line[:40]}; a sequence is a list of tokens")
+        raise LatflowError(
+            f'not a list but {line[:40]}; a sequence is a list of tokens, or an object with one as "tokens"'
+        )
     wrong = [token for token in tokens if type(token) not in (int, str)]
     if wrong:
         raise LatflowError(f"{json.dumps(wrong[0])[:40]} is no token (whole number, string)")
-    if any(isinstance(token, str) and re.search("[\ud800-\udfff]", token) for token in tokens):
+    if any(isinstance(token, str) and _half_pairs(token) for token in tokens):
         raise LatflowError("half of a surrogate pair stands alone, which is no Unicode text")
     if not tokens:
         raise LatflowError("an empty list; a sequence has one token at least")

@@ -12,15 +12,20 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from latflow.shapes import Int
+from latflow.shapes import Float, Int
 
 
 class Packing:
-    """The layout of one batch: which row holds step t of sequence i."""
+    """The layout of one batch: which row holds step t of sequence i.
 
-    def __init__(self, lengths: Int[Tensor, "b"], samples: int = 1):
+    With the lengths it may carry a `condition` (b, c): what else is known of each sequence, for contexts to see.
+    """
+
+    def __init__(
+        self, lengths: Int[Tensor, "b"], samples: int = 1, condition: Float[Tensor, "b c"] | None = None
+    ):
         check_lengths(lengths)
-        self.lengths = lengths
+        self.lengths, self.condition = lengths, condition
         self.samples = samples
         """How many copies of each sequence stand side by side in the rows."""
         self.order = torch.argsort(lengths, descending=True, stable=True)
@@ -43,7 +48,7 @@ class Packing:
         """The same sequences, each `samples` times."""
         if self.samples != 1:
             raise ValueError(f"already holds {self.samples} samples of each sequence")
-        return Packing(self.lengths, samples)
+        return Packing(self.lengths, samples, self.condition)
 
     @cached_property
     def places(self) -> Packing:

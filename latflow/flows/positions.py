@@ -22,9 +22,6 @@ class Positions(nn.Module):
     max_T · size, for corpora with very long pieces (the paper's presets leave it off).
     """
 
-    sparse: bool = False
-    """Gradients of the tables as sparse tensors: a backward pass then costs nothing for rows it did not touch."""
-
     def __init__(self, max_T: int, size: int, bound: float, rank: int | None = None):
         super().__init__()
         self.max_T, self.size = max_T, size
@@ -41,8 +38,8 @@ class Positions(nn.Module):
 
     def forward(self, step: Int[Tensor, "n"], remaining: Int[Tensor, "n"]) -> Float[Tensor, "n size"]:
         """Features of the steps `step` (from 0) that have `remaining` steps after them."""
-        start = F.embedding(step, self.start, sparse=self.sparse)
-        end = F.embedding(remaining, self.end, sparse=self.sparse)
+        start = F.embedding(step, self.start)
+        end = F.embedding(remaining, self.end)
         if self.mix is None:
             return start + end
         return F.linear(torch.cat([start, end], -1), self.mix)

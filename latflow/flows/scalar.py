@@ -1,7 +1,8 @@
 """Invertible scalar maps, applied elementwise with parameters from a network (paper, sections 3, 4.3, C).
 
-A scalar transform is stateless: `raw` is what the network puts out, unrestricted, with a last axis of `n_params`.
-Raw zeros are the identity, so a network that starts near zero starts every flow near the identity.
+A scalar transform has no weights of its own: `raw` is what the network puts out, unrestricted, with a last axis of
+`n_params`. Where the output bias of a network begins is the map's `start`; raw zeros are the identity of Affine and
+NLSq, so a network that starts near zero starts every flow near the identity.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,24 @@ from latflow.shapes import Float
 class ScalarTransform(ABC):
     """An increasing map of R for every value of its `n_params` raw parameters."""
 
-    n_params: ClassVar[int]
+    n_params: int
+    """How many; a property of the instance (a mixture has three a component)."""
+
+    direct = False
+    """Whether `log_prob` needs no map: a closed density of its own."""
+
+    def log_prob(self, z: Float[Tensor, "*n"], raw: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
+        """The log density of z where eps is a standard normal."""
+        eps, logdet = self.inverse(z, raw)
+        return logdet - 0.5 * (eps.square() + math.log(2 * math.pi))
+
+    def start(self, size: int) -> Float[Tensor, "h p"] | None:
+        """Raw parameters to begin with for `size` dimensions; None: zeros."""
+        return None
+
+    def at(self, dimensions: slice | int) -> ScalarTransform:
+        """The map of some of the dimensions, for one that is not the same in all."""
+        return self
 
     @abstractmethod
     def forward(
@@ -41,7 +58,7 @@ class Affine(ScalarTransform):
     """z = a + b eps,  b = exp(scale b')  (section 3). Raw: a, b'."""
 
     scale: float = 1.0
-    n_params: ClassVar[int] = 2
+    n_params = 2
 
     def forward(self, eps, raw):
         a, log_b = self._parameters(raw)
@@ -74,7 +91,7 @@ class NLSq(ScalarTransform):
 
     alpha: float = 0.95
     scale: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    n_params: ClassVar[int] = 5
+    n_params = 5
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
@@ -97,7 +114,7 @@ class NLSq(ScalarTransform):
         a, log_b, kappa, log_d, g = self._parameters(raw)
         w = (eps - a) * log_d.exp() * (-log_b).exp()
 
-        def h(delta: Tensor) -> tuple[Tensor, Tensor]:
+        def h(delta: Tensor, w: Tensor, kappa: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
             u = g + delta
             r = 1 / (1 + u.square())
             return delta + kappa * r - w, 1 - 2 * kappa * (u * r) * r
@@ -106,7 +123,8 @@ class NLSq(ScalarTransform):
         high = w - kappa.clamp(max=0)
         with torch.no_grad():
             start = _cubic_root(g + w, kappa) - g
-        delta = root(h, low, high, start)
+            scale = torch.maximum(w.abs(), kappa.abs())
+        delta = root(h, low, high, start, scale, (w, kappa, g))
         u = g + delta
         r = 1 / (1 + u.square())
         return delta * (-log_d).exp(), -(log_b + _log_relative_slope(kappa, u, r))

@@ -10,19 +10,87 @@ In each case dz/deps is block triangular over time, so its log |det| is the sum 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from latflow.flows.base import change_of_variables
 from latflow.flows.context import Context
-from latflow.flows.hidden import HiddenFlow
 from latflow.flows.packing import Packing
+from latflow.flows.transform import Direction, Transform, change_of_variables
 from latflow.shapes import Float, Int
 
-Time = Literal["af", "iaf", "none"]
+
+class Time(ABC):
+    """How the hidden flows of the steps hang together: both directions, on rows of a `Packing`."""
+
+    sees_steps = True
+    """Whether the context of a step may see other steps."""
+
+    @abstractmethod
+    def forward(self, flow: SequenceFlow, eps: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """z and log |det dz_t/deps_t| of every row."""
+
+    @abstractmethod
+    def inverse(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """eps and log |det deps_t/dz_t| of every row."""
+
+    def log_prob(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> Tensor:
+        """log p(z_t | z_<t, T) of every row."""
+        return change_of_variables(z, *self.inverse(flow, z, packing))
+
+    def seen(self, flow: SequenceFlow, z: Tensor, packing: Packing) -> Tensor:
+        """What the contexts see of the steps before, given z: z itself, unless said otherwise."""
+        return z
+
+
+class AutoregressiveTime(Time):
+    """The context of step t sees z_<t."""
+
+    def forward(self, flow, eps, packing):
+        return flow.serial("forward", eps, packing)
+
+    def inverse(self, flow, z, packing):
+        return flow.hidden.inverse(z, flow.contexts(z, packing))
+
+    def log_prob(self, flow, z, packing):
+        return flow.hidden.log_prob(z, flow.contexts(z, packing))
+
+
+class InverseAutoregressiveTime(Time):
+    """The context of step t sees eps_<t."""
+
+    def forward(self, flow, eps, packing):
+        return flow.hidden.forward(eps, flow.contexts(eps, packing))
+
+    def inverse(self, flow, z, packing):
+        return flow.serial("inverse", z, packing)
+
+    def seen(self, flow, z, packing):
+        return self.inverse(flow, z, packing)[0]
+
+
+class IndependentTime(Time):
+    """The context of step t sees its position alone."""
+
+    sees_steps = False
+
+    def forward(self, flow, eps, packing):
+        return flow.hidden.forward(eps, flow.contexts(eps, packing))
+
+    def inverse(self, flow, z, packing):
+        return flow.hidden.inverse(z, flow.contexts(z, packing))
+
+    def log_prob(self, flow, z, packing):
+        return flow.hidden.log_prob(z, flow.contexts(z, packing))
+
+
+TIMES: Mapping[str, Time] = {
+    "af": AutoregressiveTime(),
+    "iaf": InverseAutoregressiveTime(),
+    "none": IndependentTime(),
+}
 
 
 class SequenceFlow(nn.Module):
@@ -32,16 +100,20 @@ class SequenceFlow(nn.Module):
     take and give the packed layout of `Packing`, which the rest of the package works in.
     """
 
-    def __init__(self, hidden: HiddenFlow, context: Context, time: Time = "af"):
+    def __init__(self, hidden: Transform, context: Context, time: str | Time = "af"):
         super().__init__()
-        if time not in ("af", "iaf", "none"):
-            raise ValueError(f"time must be one of 'af', 'iaf', 'none', not {time!r}")
-        if hidden.context_size != context.size:
+        if isinstance(time, str):
+            if time not in TIMES:
+                raise ValueError(f"time must be one of {', '.join(map(repr, TIMES))}, not {time!r}")
+            time = TIMES[time]
+        if hidden.context_size not in (None, 0, context.size):
             raise ValueError(
                 f"the hidden flow takes a context of size {hidden.context_size}, the context gives {context.size}"
             )
-        if time == "none" and context.sees_steps:
-            raise ValueError(f"time 'none' needs a context that sees no steps, not {type(context).__name__}")
+        if context.sees_steps and not time.sees_steps:
+            raise ValueError(
+                f"{type(time).__name__} needs a context that sees no steps, not {type(context).__name__}"
+            )
         self.hidden, self.context, self.time = hidden, context, time
         self.size = hidden.size
 
@@ -79,18 +151,14 @@ class SequenceFlow(nn.Module):
     # On rows.
 
     def inverse_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> tuple[Tensor, Tensor]:
-        if self.time == "iaf":
-            return self._serial(self.hidden.inverse, z, packing)
-        return self.hidden.inverse(z, self.context.whole(z, packing))
+        return self.time.inverse(self, z, packing)
 
     def forward_rows(self, eps: Float[Tensor, "n h"], packing: Packing) -> tuple[Tensor, Tensor]:
-        if self.time == "af":
-            return self._serial(self.hidden.forward, eps, packing)
-        return self.hidden(eps, self.context.whole(eps, packing))
+        return self.time.forward(self, eps, packing)
 
     def log_prob_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
         """log p(z_t | z_<t, T) of every row."""
-        return change_of_variables(z, *self.inverse_rows(z, packing))
+        return self.time.log_prob(self, z, packing)
 
     def sample_rows(
         self, packing: Packing, temperature: float = 1.0, generator: torch.Generator | None = None
@@ -101,13 +169,17 @@ class SequenceFlow(nn.Module):
         )
         return self.forward_rows(temperature * eps, packing)[0]
 
-    def _serial(self, step_map: Callable, y: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+    def contexts(self, y: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n c"] | None:
+        """The context of every row, for a hidden flow that takes one."""
+        return None if self.hidden.context_size == 0 else self.context.whole(y, packing)
+
+    def serial(self, direction: Direction, y: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """One step after the other: the results are what the next context sees."""
-        prepared = self.hidden.prepare(steps=True)
+        step, alone = self.hidden.stepper(direction), self.hidden.context_size == 0
         results, logdets = [], []
         context, state = self.context.start(packing)
         for t in range(packing.steps):
-            result, logdet = step_map(y[packing.at(t)], context, prepared)
+            result, logdet = step(y[packing.at(t)], None if alone else context)
             results.append(result)
             logdets.append(logdet)
             context, state = self.context.step(result, t, packing, state)

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 from latflow.data.base import Batch, DataSpec
 from latflow.flows.packing import Packing, check_lengths
+from latflow.models.condition import Condition
 from latflow.models.length import LengthModel
+from latflow.models.symbols import Alphabet
 from latflow.shapes import Float, Int
 
 
@@ -53,10 +55,6 @@ class Terms:
     def log_weights(self) -> Float[Tensor, "b s"]:
         """log p(x, z_k | T) - log q(z_k | x) of each sample: the importance weights."""
         return (self.log_emission - self.kl).sum(-1)
-
-    def nll(self) -> Float[Tensor, "b"]:
-        """- log p(x) by importance sampling with the samples at hand; with one sample, minus the ELBO."""
-        return Importance.of(self.log_weights).nll() - self.log_length
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,8 @@ class SequenceModel(nn.Module, ABC):
 
     spec: DataSpec
     length: LengthModel
+    alphabet: Alphabet
+    condition: Condition | None
     exact: bool
     """Whether `terms` gives the exact log-likelihood, so that one sample says all (the baseline)."""
 
@@ -118,8 +118,15 @@ class SequenceModel(nn.Module, ABC):
             log_length = torch.zeros(len(batch.lengths), device=batch.x.device)
         else:
             log_length = self.length.log_prob(batch.lengths)
-        log_emission, kl = self._terms(batch.x, Packing(batch.lengths), samples)
+        log_emission, kl = self._terms(batch.x, self.packing(batch), samples)
         return Terms(log_emission, kl, log_length)
+
+    def packing(self, batch: Batch) -> Packing:
+        """The layout of a batch, with what is known of its sequences."""
+        condition = None
+        if self.condition is not None:
+            condition = self.condition(len(batch.lengths), batch.label, batch.shift)
+        return Packing(batch.lengths, condition=condition)
 
     def draws(
         self, batch: Batch, marks: Sequence[int], chunk: int = 10, *, given_length: bool = False
@@ -160,8 +167,10 @@ class SequenceModel(nn.Module, ABC):
         temperature: float = 1.0,
         argmax: bool = False,
         generator: torch.Generator | None = None,
+        label: Int[Tensor, "b"] | None = None,
     ) -> Tensor:
-        """x ~ p(x | T): (b, t) symbols or (b, t, 88) notes, zero behind the end of a sequence.
+        """x ~ p(x | T): (b, t) symbols or (b, t, 88) notes, zero behind the end of a sequence; of these labels, if
+        the model knows labels.
 
         `temperature` scales the noise that the dynamics are driven by; `argmax` takes the most likely x given z (for
         the baseline, the most likely next symbol) instead of drawing it.
@@ -170,7 +179,8 @@ class SequenceModel(nn.Module, ABC):
             raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
         check_lengths(lengths)
         self.length.check_positions(lengths)
-        packing = Packing(lengths)
+        condition = None if self.condition is None else self.condition(len(lengths), label)
+        packing = Packing(lengths, condition=condition)
         return packing.unpack(self._sample(packing, temperature, argmax, generator))
 
     def _check(self, batch: Batch) -> None:

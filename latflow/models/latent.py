@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
-from latflow.data.base import DataSpec
+from latflow.data.base import Batch, DataSpec
 from latflow.flows.packing import Packing
 from latflow.flows.sequence import SequenceFlow
 from latflow.models.base import SequenceModel
-from latflow.models.emission import Emission
+from latflow.models.condition import Condition
 from latflow.models.length import LengthModel
-from latflow.models.posterior import Posterior
+from latflow.models.parts import Emission, Posterior
+from latflow.models.symbols import Alphabet
+from latflow.shapes import Float
+
+
+class Draw(NamedTuple):
+    """z ~ q(z | x) for every row of a packing, and what the model and q say of it."""
+
+    z: Float[Tensor, "n h"]
+    log_q: Float[Tensor, "n"]
+    """log q(z_t | x)."""
+    log_p: Float[Tensor, "n"]
+    """log p(z_t | z_<t, T)."""
+    log_emission: Float[Tensor, "n"]
+    """log p(x_t | z, T)."""
+    packing: Packing
 
 
 class LatentSequenceModel(SequenceModel):
@@ -18,24 +37,82 @@ class LatentSequenceModel(SequenceModel):
 
     exact = False
 
-    def __init__(self, spec: DataSpec, prior: SequenceFlow, posterior: Posterior, emission: Emission):
+    def __init__(
+        self,
+        spec: DataSpec,
+        prior: SequenceFlow,
+        posterior: Posterior,
+        alphabet: Alphabet,
+        emission: Emission,
+        condition: Condition | None = None,
+    ):
         super().__init__()
         self.spec = spec
         self.length = LengthModel(spec.length_counts)
-        self.prior, self.posterior, self.emission = prior, posterior, emission
+        self.prior, self.posterior = prior, posterior
+        self.alphabet, self.emission, self.condition = alphabet, emission, condition
 
-    def _terms(self, x: Tensor, packing: Packing, samples: int) -> tuple[Tensor, Tensor]:
-        rows = packing.pack(x)
-        z, log_q = self.posterior.rsample(self.emission.alphabet.embed(rows), packing, samples)
+    def draw(self, x: Tensor, packing: Packing, samples: int = 1) -> Draw:
+        """`samples` draws of z for each row of x, side by side: the one walk through posterior, prior and emission."""
+        z, log_q = self.posterior.rsample(x, self.alphabet, packing, samples)
         # Here the sample axis folds into the rows, and nowhere else.
         packing = packing.repeat(samples)
         log_p = self.prior.log_prob_rows(z, packing)
-        log_emission = self.emission.log_prob(rows.repeat_interleave(samples, 0), z, packing)
-        return _per_sample(log_emission, packing), _per_sample(log_q - log_p, packing)
+        x = x if samples == 1 else x.repeat_interleave(samples, 0)
+        return Draw(z, log_q, log_p, self.emission.log_prob(x, z, self.alphabet, packing), packing)
+
+    def _terms(self, x: Tensor, packing: Packing, samples: int) -> tuple[Tensor, Tensor]:
+        draw = self.draw(packing.pack(x), packing, samples)
+        return _per_sample(draw.log_emission, draw.packing), _per_sample(draw.log_q - draw.log_p, draw.packing)
 
     def _sample(self, packing, temperature, argmax, generator):
         z = self.prior.sample_rows(packing, temperature, generator)
-        return self.emission.sample(z, packing, argmax, generator)
+        return self.emission.sample(z, self.alphabet, packing, argmax, generator)
+
+    # What z is good for.
+
+    @torch.no_grad()
+    def encode(self, batch: Batch, *, sample: bool = False) -> Float[Tensor, "b t h"]:
+        """z of sequences: the most likely under q(z | x), or a draw from it; zero behind the end."""
+        self._check(batch)
+        packing = self.packing(batch)
+        x = packing.pack(batch.x)
+        if sample:
+            return packing.unpack(self.posterior.rsample(x, self.alphabet, packing, 1)[0])
+        return packing.unpack(self.posterior.mode(x, self.alphabet, packing))
+
+    @torch.no_grad()
+    def decode(self, z: Float[Tensor, "b t h"], lengths: Tensor, *, argmax: bool = True) -> Tensor:
+        """x given z: the most likely, or a draw from p(x | z, T)."""
+        packing = Packing(lengths)
+        return packing.unpack(self.emission.sample(packing.pack(z), self.alphabet, packing, argmax))
+
+    def reconstruct(self, batch: Batch) -> Tensor:
+        """The most likely x given the most likely z of x: what a model keeps of a sequence."""
+        return self.decode(self.encode(batch), batch.lengths)
+
+    @torch.no_grad()
+    def between(self, first: Batch, last: Batch, steps: int) -> list[tuple[Tensor, int]]:
+        """`steps` sequences from one to another, ends included: x (1, t, …) and its length each.
+
+        The way is one in eps, where the prior is a standard normal: eps = cos θ eps_1 + sin θ eps_2 for θ from 0 to
+        π/2 keeps it one, so that all on the way is as likely as the ends. Where only one of the two has a step, that
+        is its own.
+        """
+        if steps < 2:
+            raise ValueError(f"a way has two ends at least, not {steps}")
+        eps = [self.prior.inverse(self.encode(one), one.lengths)[0][0, : int(one.lengths[0])] for one in (first, last)]
+        found = []
+        for k in range(steps):
+            theta, share = 0.5 * math.pi * k / (steps - 1), k / (steps - 1)
+            T = round((1 - share) * len(eps[0]) + share * len(eps[1]))
+            longer, both = max(eps, key=len), min(map(len, eps))
+            mixed = math.cos(theta) * eps[0][:both] + math.sin(theta) * eps[1][:both]
+            point = torch.cat([mixed, longer[both:]])[:T]
+            lengths = torch.tensor([T], device=point.device)
+            z = self.prior(point[None], lengths)[0]
+            found.append((self.decode(z, lengths), T))
+        return found
 
 
 def _per_sample(rows: Tensor, packing: Packing) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +27,11 @@ class Alphabet(nn.Module, ABC):
             nn.init.uniform_(self.output, -EMBEDDING_RANGE, EMBEDDING_RANGE)
         self.bias = nn.Parameter(torch.zeros(size))
 
+    @torch.no_grad()
+    def start_at(self, bias: Float[Tensor, "v"]) -> None:
+        """Begin with these scores of the symbols where nothing is known."""
+        self.bias.copy_(bias)
+
     def scores(self, features: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Scores from features of the embedding's size; tied, the embedding is the output matrix."""
         return F.linear(features, self.output_matrix, self.bias)
@@ -35,17 +39,6 @@ class Alphabet(nn.Module, ABC):
     @property
     def output_matrix(self) -> Float[Tensor, "v e"]:
         return self.embedding if self.output is None else self.output
-
-    def behind(self, head: nn.Linear, rows: int) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """`scores` of what `head` makes of so many rows: a matrix and a bias to apply first, and what remains to do.
-
-        Between head and scores there is nothing, so the two matrices are multiplied out where that saves operations.
-        """
-        (e, f), v = head.weight.shape, self.size
-        if rows * f * v + e * f * v > rows * e * (f + v):
-            return head.weight, head.bias, self.scores
-        bias = F.linear(head.bias, self.output_matrix, self.bias)
-        return self.output_matrix @ head.weight, bias, lambda scores: scores
 
     def embed(self, x: Tensor) -> Float[Tensor, "n e"]:
         """Rows of x to vectors."""

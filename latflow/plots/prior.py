@@ -29,10 +29,8 @@ def contexts(model: LatentSequenceModel, x: Tensor, seed: int = 0) -> tuple[Tens
     """z ~ q(z | x) (T, H), and what the hidden flow of each step sees, (T, c)."""
     packing = Packing(torch.tensor([len(x)]))
     with seeded(seed, Stream.FIGURE_POSTERIOR):
-        z, _ = model.posterior.rsample(model.emission.alphabet.embed(x), packing, 1)
-    # The context sees z before step t, or the noise that made it.
-    seen = model.prior.inverse_rows(z, packing)[0] if model.prior.time == "iaf" else z
-    return z, model.prior.context.whole(seen, packing)
+        z = model.draw(x, packing).z
+    return z, model.prior.context.whole(model.prior.time.seen(model.prior, z, packing), packing)
 
 
 @torch.no_grad()

@@ -33,10 +33,12 @@ from torch import Tensor, nn
 
 import latflow
 from latflow import shipped
-from latflow.config import Config, from_dict, to_dict
+from latflow.axes import AXES
+from latflow.config import Config, choices, from_dict, to_dict
 from latflow.data.base import Corpus, DataSpec
 from latflow.data.files import replacing
 from latflow.errors import LatflowError
+from latflow.former import renamed
 from latflow.models import SequenceModel, build
 from latflow.plain import plain
 
@@ -45,7 +47,9 @@ try:
 except ImportError:  # not a Unix: nothing keeps a second writer out there
     fcntl = None
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)
+"""Format 1 had flat options and other names for a few weights; it is read as what it is now."""
 WEIGHTS, TRAINER, METRICS = "model.safetensors", "trainer.safetensors", "metrics.jsonl"
 
 
@@ -86,6 +90,11 @@ class Run:
                 "safetensors": safetensors.__version__,
             },
             "data": dict(contents or {}),
+            "needs": {
+                f"{c.axis} {c.name}": origin
+                for c in choices(config)
+                if (origin := AXES[c.axis][c.name].origin) is not None
+            },
         }
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +120,7 @@ class Run:
             hidden = "; it hides the shipped model of that name: rename it or work elsewhere" if taken else ""
             raise LatflowError(f"{folder} is not a run of latflow: it has no run.json{hidden}")
         about = _read_json(folder / "run.json")
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
+        if not isinstance(about, dict) or about.get("format") not in READABLE:
             given = about.get("format") if isinstance(about, dict) else about
             raise LatflowError(
                 f"{folder / 'run.json'} has format {given!r}; this version of latflow reads format {FORMAT}"
@@ -120,7 +129,9 @@ class Run:
         try:
             config, spec = from_dict(given), DataSpec.from_dict(data)
         except LatflowError as error:
-            raise LatflowError(f"the run at {folder} is damaged: {error}") from None
+            missing = _missing(about.get("needs"))
+            what = f"needs {missing}" if missing else f"is damaged: {error}"
+            raise LatflowError(f"the run at {folder} {what}") from None
         preset, contents = about.get("preset"), about.get("data")
         return cls(
             folder,
@@ -173,7 +184,7 @@ class Run:
             raise LatflowError(f"{path} is damaged: {error}") from None
         if not whole:
             raise LatflowError(f"{path} is damaged: its checksum is not that of its content")
-        return tensors, state
+        return {_as_now(key): value for key, value in tensors.items()}, state
 
     @contextmanager
     def writer(self) -> Iterator[None]:
@@ -329,6 +340,24 @@ def _crc32(tensors: Mapping[str, Tensor]) -> int:
         crc = zlib.crc32(name.encode(), crc)
         crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
     return crc
+
+
+def _as_now(key: str) -> str:
+    """The name of a tensor of `save`, with the weight's own name as it is now."""
+    prefix = next((p for p in ("model.", "ema.") if key.startswith(p)), "")
+    return prefix + renamed(key.removeprefix(prefix))
+
+
+def _missing(needs: Any) -> str:
+    """What a run was made with that is not there, and where it is to be had."""
+    for choice, origin in needs.items() if isinstance(needs, dict) else ():
+        axis, _, name = str(choice).partition(" ")
+        if axis in AXES and name not in AXES[axis]:
+            return (
+                f"{axis} {name!r}, which does not come with latflow: it was registered by {origin}; "
+                "install or import that first"
+            )
+    return ""
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -216,7 +216,7 @@ def finished(tmp_path_factory):
         (["train", "hmm-af-af", "--model", "3"], "model must be a mapping of fields, not 3"),
         (["train", "hmm-af-af", "hmm-lstm"], "'hmm-lstm' is one word too many"),
         (["sample", "RUN", "--lenght", "3"], "no option --lenght; near: --length"),
-        (["train", "hmm-af-af", "--model.prior.layers", "many"], "model.prior.layers"),
+        (["train", "hmm-af-af", "--model.prior.hidden.layers", "many"], "model.prior.hidden.layers"),
         (["train", "hmm-af-af", "--model.prior.time", "maf"], "model.prior.time is 'maf'; accepted: af"),
         (
             ["train", "hmm-af-af", "--train.kl_steps", "600"],
@@ -228,10 +228,10 @@ def finished(tmp_path_factory):
         ),
         (["train", "hmm-af-af", "--train.lr", "-1"], "train.lr is -1.0; accepted: 0 to 1e+06"),
         (
-            ["train", "hmm-af-af", "--model.prior.network_units", "4"],
+            ["train", "hmm-af-af", "--model.prior.hidden.units", "4"],
             "one for each of the model.latent_size 8",
         ),
-        (["train", "hmm-af-af", "--model.prior.alpha", "1"], "model.prior.alpha is 1.0; it must lie above"),
+        (["train", "hmm-af-af", "--model.prior.scalar.alpha", "1"], "model.prior.scalar.alpha is 1.0; it must lie above"),
         (["train", "hmm-af-af", "--model.embedding_size", "1000000"], "accepted: 1 to 100000"),
         (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
         (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "--config /nowhere.yaml: No such file"),
@@ -279,10 +279,10 @@ def test_print_config_is_a_config(capsys, tmp_path):
     assert code == 0
     config = from_dict(yaml.safe_load(out))
     preset = find("ptb-iaf-scf").config
-    assert config.model.prior.layers == 7
+    assert config.model.prior.hidden.layers == 7
     assert config.train.lr == 0.25
     assert config.train.kl_steps == (3, 4)
-    assert config.model.prior.time == preset.model.prior.time == "iaf"
+    assert config.model.prior.time.name == preset.model.prior.time.name == "iaf"
     (tmp_path / "whole.yaml").write_text(out)
     assert run(capsys, "train", "--config", str(tmp_path / "whole.yaml"), "--print_config")[1] == out
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latflow.data import Batches, DataSpec, Sequences
+from latflow.config import DataConfig
+from latflow.data import Batch, Batches, DataSpec, Sequences, collate, load
 from latflow.data.base import length_counts, roll_of
 from latflow.errors import LatflowError
 
@@ -36,6 +39,11 @@ def random_rolls(lengths: list[int], seed: int = 0) -> Sequences:
     return Sequences.of_rolls(
         np.pad((rng.random((n, 60)) < 0.2).astype(np.uint8), ((0, 0), (14, 14))) for n in lengths
     )
+
+
+def shifts_of(batch: Batch) -> list[int]:
+    assert batch.shift is not None
+    return batch.shift.tolist()
 
 
 @settings(deadline=None, max_examples=60)
@@ -108,6 +116,20 @@ def test_what_a_spec_says_of_itself() -> None:
         ({"length_counts": [0, 1, 0]}, "longest"),
         ({"length_counts": [0]}, "longest"),
         ({"extra": 1}, "expected"),
+        ({"symbol_counts": [1]}, "1 symbol_counts for 2 symbols"),
+        ({"symbol_counts": [1, 0.5]}, "whole numbers"),
+        ({"symbol_counts": 3}, "list"),
+        ({"train_steps": -1}, "train_steps is -1"),
+        ({"shifts": 2}, "only music"),
+        ({"shifts": True}, "shifts is True"),
+        ({"labels": ["x", "x"]}, "each once"),
+        ({"labels": [1]}, "strings"),
+        ({"labels": "x"}, "list"),
+        ({"unknown": 1}, "true or false"),
+        ({"unknown": True}, "the last symbol"),
+        ({"unknown": True, "symbols": ["\ufffd", "a"]}, "the last symbol"),
+        ({"kind": "music", "symbols": [], "unknown": True}, "the last symbol"),
+        ({"kind": "music", "symbols": [], "shifts": 88}, "below 88"),
     ],
 )
 def test_a_spec_from_a_file_is_checked(change: dict, said: str) -> None:
@@ -117,6 +139,20 @@ def test_a_spec_from_a_file_is_checked(change: dict, said: str) -> None:
         DataSpec.from_dict({**good, **change})
     with pytest.raises(LatflowError, match="expected an object"):
         DataSpec.from_dict([good])
+
+
+def test_all_of_a_spec_survives_json_and_what_was_written_before_it_still_reads() -> None:
+    full = DataSpec("tokens", (7, "<unknown>"), (0, 2), (3, 0), 3, ("a", "b"), unknown=True)
+    music = DataSpec("music", (), (0, 2), (1,) * 88, 9, shifts=6)
+    for spec in (full, music):
+        again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+        assert again == spec
+        assert again.to_dict() == spec.to_dict()  # what does not count as a difference is kept too
+    before = DataSpec.from_dict({"kind": "music", "symbols": [], "length_counts": [0, 2]})
+    assert before == music  # counts and shifts are of the training, not of the data
+    assert (before.symbol_counts, before.train_steps, before.shifts) == ((), 0, 0)
+    assert full != DataSpec("tokens", (7, "<unknown>"), (0, 2), (3, 0), 3, ("a",), unknown=True)
+    assert full != DataSpec("tokens", (7, "<unknown>"), (0, 2), (3, 0), 3, ("a", "b"))
 
 
 def test_what_cannot_be_encoded_is_named() -> None:
@@ -159,6 +195,51 @@ def test_the_store_is_compact_and_faithful(size: int, dtype: type) -> None:
     assert [x.tolist() for x in kept.select(np.array([2, 0]))] == [items[2].tolist(), items[0].tolist()]
     with pytest.raises(IndexError):
         kept[3]
+
+
+def test_symbols_and_notes_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    items = [rng.integers(300, size=n) for n in (5, 1, (1 << 18) + 3)]  # longer than one block
+    found = Sequences.of_symbols(items, [len(x) for x in items], 301).counts(301)
+    assert (found == np.bincount(np.concatenate(items), minlength=301)).all()
+    sequences = random_rolls([4, 9])
+    assert (sequences.counts(88) == np.concatenate(list(sequences)).sum(axis=0)).all()
+
+
+def test_a_corpus_counts_its_training_split() -> None:
+    for name in ("hmm", "chords"):
+        corpus = load(DataConfig(name, train_size=40, eval_size=5))
+        spec, train = corpus.spec, corpus.splits["train"]
+        assert spec.train_steps == train.lengths.sum()
+        assert spec.symbol_counts == tuple(train.counts(spec.size).tolist())
+        assert (sum(spec.symbol_counts) == spec.train_steps) == (name == "hmm")
+        assert spec.shifts == 0
+    assert load(DataConfig("chords", train_size=40, eval_size=5, transpose=4)).spec.shifts == 4
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.data())
+def test_slices_and_lists_give_sequences(lengths: list[int], data: st.DataObject) -> None:
+    sequences = store(lengths).labelled(np.arange(len(lengths)) * 10)
+    items = [x.tolist() for x in sequences]
+    key = data.draw(st.one_of(st.slices(len(items)), st.lists(st.integers(-len(items), len(items) - 1))))
+    chosen = range(len(items))[key] if isinstance(key, slice) else [i % len(items) for i in key]
+    part = sequences[key]
+    assert isinstance(part, Sequences)
+    assert [x.tolist() for x in part] == [items[i] for i in chosen]
+    assert part.labels is not None
+    assert part.labels.tolist() == [10 * i for i in chosen]
+    with pytest.raises(IndexError):
+        sequences[[len(items)]]
+    assert len(sequences[np.array([False] * len(items))]) == 0
+
+
+def test_labels_are_part_of_what_a_store_holds() -> None:
+    sequences = store([3, 2])
+    assert sequences.sha256() != sequences.labelled(np.array([0, 1])).sha256()
+    assert sequences.labelled(np.array([1, 1])).sha256() != sequences.labelled(np.array([0, 1])).sha256()
+    with pytest.raises(ValueError, match="3 labels for 2"):
+        sequences.labelled(np.zeros(3))
 
 
 def test_a_step_of_music_takes_eleven_bytes() -> None:
@@ -257,6 +338,35 @@ def test_music_batches_are_floats_padded_with_silence() -> None:
     assert batch.to("cpu").x.shape == batch.x.shape
 
 
+def test_collate_makes_the_batches_of_an_epoch() -> None:
+    spec = DataSpec("text", tuple("abcd"), (0, 1, 1, 1, 1), labels=("dull", "loud"))
+    sequences = Sequences.of_symbols(map(spec.encode, ["ab", "dcb", "a"]), [2, 3, 1], 4)
+    (batch,) = Batches(sequences.labelled(np.array([1, 0, 1])), 3, shuffle=False).epoch(0)
+    made = collate(["a", spec.encode("ab"), "dcb"], spec, ["loud", "loud", "dull"])
+    for name in ("x", "lengths", "weight", "label"):
+        assert torch.equal(getattr(made, name), getattr(batch, name)), name
+        assert getattr(made, name).dtype == getattr(batch, name).dtype
+    assert made.index.tolist() == [0, 1, 2]
+    assert made.shift is batch.shift is None
+    assert collate(["a"], spec).label is None
+    with pytest.raises(LatflowError, match="label 'new'; accepted: 'dull', 'loud'"):
+        collate(["a"], spec, ["new"])
+    with pytest.raises(LatflowError, match="have no labels"):
+        DataSpec("text", ("a",), (0, 1)).label_index("new")
+
+
+def test_what_is_not_varied_is_as_it_was_before_shifts_were_told() -> None:
+    rng = np.random.default_rng(0)
+    pieces = Sequences.of_rolls((rng.integers(0, 10, (n, 88)) < 1).astype(np.uint8) for n in [30, 5, 18, 44])
+    text = Sequences.of_symbols([rng.integers(9, size=n) for n in (5, 9, 2, 7)], [5, 9, 2, 7], 9)
+    found = hashlib.sha256()
+    for batches in (Batches(pieces, 3, crop=8, seed=5), Batches(pieces, 3, seed=5), Batches(text, 3, seed=5)):
+        for batch in batches.epoch(2):
+            for tensor in (batch.x, batch.lengths, batch.index, batch.weight):
+                found.update(tensor.numpy().tobytes())
+    assert found.hexdigest() == "01768a4f4761e56f2cf41859988931bee2cd4d5a87e2ba25feacadc00d766d19"
+
+
 def test_crops_are_stretches_of_their_piece() -> None:
     sequences = random_rolls([30, 5, 18])
     starts = set()
@@ -271,33 +381,75 @@ def test_crops_are_stretches_of_their_piece() -> None:
     assert len({start for i, start in starts if i == 0}) > 2
 
 
-def test_transposition_keeps_the_music_and_stays_on_the_keyboard() -> None:
+def test_transposition_keeps_the_music_and_says_by_how_much() -> None:
     sequences = random_rolls([12, 12, 12])
-    shifts = set()
-    for epoch in range(10):
+    shifts = []
+    for epoch in range(40):
         for batch in Batches(sequences, 2, transpose=20, seed=1).epoch(epoch):
-            for x, i in zip(batch.x.numpy(), batch.index.tolist(), strict=True):
+            assert batch.shift is not None
+            assert batch.shift.dtype == torch.int64
+            for x, i, shift in zip(batch.x.numpy(), batch.index.tolist(), batch.shift.tolist(), strict=True):
                 piece = sequences[i]
-                shift = np.flatnonzero(x.any(0))[0] - np.flatnonzero(piece.any(0))[0]
-                assert abs(shift) <= 20
+                assert shift == np.flatnonzero(x.any(0))[0] - np.flatnonzero(piece.any(0))[0]
                 assert (np.roll(piece, shift, axis=1) == x).all()
                 assert x.sum() == piece.sum()
-                shifts.add(int(shift))
-    assert len(shifts) > 8
-    assert min(shifts) < 0 < max(shifts)
+                shifts.append(shift)
+    assert -14 <= min(shifts) < 0 < max(shifts) <= 14  # the keyboard ends before 20
+    assert len(set(shifts)) > 20
 
 
-def test_variation_does_not_depend_on_the_number_of_processes() -> None:
+@pytest.mark.parametrize("zero", [0.0, 0.3, 1.0])
+def test_a_share_of_pieces_stays_and_the_others_go_anywhere_alike(zero: float) -> None:
+    sequences = random_rolls([2] * 4000)
+    (batch,) = Batches(sequences, 4000, transpose=3, transpose_zero=zero, seed=1).epoch(0)
+    assert batch.shift is not None
+    counts = np.bincount(batch.shift.numpy() + 3, minlength=7)
+    expected = 4000 * np.where(np.arange(7) == 3, zero, (1 - zero) / 6)
+    assert len(counts) == 7
+    assert (
+        np.abs(counts - expected) <= 4 * np.sqrt(expected)
+    ).all()  # four standard deviations, or none at all
+
+
+def test_pieces_that_cannot_move_and_evaluation_have_shift_0() -> None:
+    wide = np.zeros((4, 88), np.uint8)
+    wide[:, [0, 87]] = 1
+    sequences = Sequences.of_rolls([wide, np.zeros((3, 88), np.uint8)])
+    for batches in (
+        Batches(sequences, 2, transpose=5, transpose_zero=0.0),
+        Batches(random_rolls([3, 4]), 2, shuffle=False),
+    ):
+        (batch,) = batches.epoch(0)
+        assert batch.shift is not None
+        assert batch.shift.tolist() == [0, 0]
+        moved = batch.to("meta")
+        assert moved.shift is not None
+        assert moved.shift.device == moved.x.device == torch.device("meta")
+
+
+def test_keys_move_with_the_music() -> None:
+    sequences = random_rolls([9, 9, 9, 9])
+    keys = np.array([0, 1, 23, 12])
+    for turning in (True, False):
+        labelled = sequences.labelled(keys, keys=turning)
+        (batch,) = Batches(labelled, 4, transpose=5, transpose_zero=0.0).epoch(0)
+        assert batch.label is not None
+        assert batch.shift is not None
+        assert batch.shift.all()
+        for i, label, shift in zip(batch.index, batch.label, batch.shift, strict=True):
+            assert int(label) == (keys[i] + (2 * int(shift) if turning else 0)) % 24
+
+
+def test_variation_does_not_depend_on_the_number_of_processes_nor_on_where_one_begins() -> None:
     sequences = random_rolls([30, 25, 40, 12, 33])
-    alone = {
-        i: x
-        for batch in Batches(sequences, 4, crop=10, transpose=5, seed=2).epoch(1)
-        for i, x in zip(batch.index.tolist(), batch.x, strict=True)
-    }
-    for rank in range(2):
-        for batch in Batches(sequences, 4, crop=10, transpose=5, seed=2, rank=rank, world=2).epoch(1):
-            for i, x, weight in zip(batch.index.tolist(), batch.x, batch.weight, strict=True):
-                assert not weight or torch.equal(x, alone[i])
+    options: dict[str, Any] = {"crop": 10, "transpose": 5, "seed": 2}
+    whole = list(Batches(sequences, 2, **options).epoch(1))
+    alone = {i: (x, t) for b in whole for i, x, t in zip(b.index.tolist(), b.x, shifts_of(b), strict=True)}
+    others = [Batches(sequences, 2, rank=rank, world=2, **options).epoch(1) for rank in range(2)]
+    for batch in (*others[0], *others[1], *Batches(sequences, 2, **options).epoch(1, start=2)):
+        rows = zip(batch.index.tolist(), batch.x, shifts_of(batch), batch.weight, strict=True)
+        for i, x, shift, weight in rows:
+            assert not weight or (torch.equal(x, alone[i][0]) and shift == alone[i][1])
 
 
 def test_batches_refuse_what_makes_no_sense() -> None:
@@ -305,5 +457,7 @@ def test_batches_refuse_what_makes_no_sense() -> None:
         Batches(store([1]), 0)
     with pytest.raises(LatflowError, match="for music only"):
         Batches(store([1]), 1, crop=3)
+    with pytest.raises(LatflowError, match=r"transpose_zero is 1\.5"):
+        Batches(store([1]), 1, transpose_zero=1.5)
     with pytest.raises(ValueError, match="rank"):
         Batches(store([1]), 1, rank=2, world=2)

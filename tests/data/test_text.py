@@ -39,12 +39,13 @@ def decoded(corpus: Corpus, split: str) -> list:
 
 def test_a_file_is_split_without_loss_under_a_seed(tmp_path: Path) -> None:
     path = write(tmp_path / "my.txt", "\n".join(WORDS) + "\n")
-    corpus = own(path)
+    corpus = own(path, unknown=False)
     assert [len(corpus.splits[s]) for s in ("train", "valid", "test")] == [32, 4, 4]
     parts = [decoded(corpus, split) for split in ("train", "valid", "test")]
     assert sorted(line for part in parts for line in part) == sorted(WORDS)
     assert corpus.spec.symbols == tuple(sorted(set("".join(WORDS))))
-    assert [decoded(own(path), split) for split in ("train", "valid", "test")] == parts
+    again = own(path, unknown=False)
+    assert [decoded(again, split) for split in ("train", "valid", "test")] == parts
     assert decoded(own(path, split_seed=1), "test") != parts[2]
     assert len(own(path, test_fraction=0.5).splits["test"]) == 20
     assert str(path) in corpus.files
@@ -53,7 +54,7 @@ def test_a_file_is_split_without_loss_under_a_seed(tmp_path: Path) -> None:
 def test_files_named_train_valid_test_are_taken_at_their_word(tmp_path: Path) -> None:
     for name, text in (("train", "aa\nab\n"), ("valid", "b\n"), ("test", "cc\r\nba")):
         write(tmp_path / f"{name}.txt", text)
-    corpus = own(tmp_path)
+    corpus = own(tmp_path, unknown=False)
     assert [decoded(corpus, s) for s in ("train", "valid", "test")] == [["aa", "ab"], ["b"], ["cc", "ba"]]
     assert corpus.spec.symbols == ("a", "b", "c")  # c is in the test alone, yet has its place
     (tmp_path / "valid.txt").unlink()
@@ -65,7 +66,7 @@ def test_a_folder_of_other_files_is_one_heap(tmp_path: Path) -> None:
     write(tmp_path / "b" / "2.txt", "cc\ndd\n")
     write(tmp_path / "1.TXT", "aa\nbb\n")
     write(tmp_path / "notes.md", "zz\n")
-    assert own(tmp_path).spec.symbols == ("a", "b", "c", "d")
+    assert own(tmp_path, unknown=False).spec.symbols == ("a", "b", "c", "d")
     with pytest.raises(LatflowError, match="no files ending in"):
         own(write(tmp_path / "empty" / "x.md", "").parent)
 
@@ -93,7 +94,7 @@ def test_tokens_of_any_kind(tmp_path: Path) -> None:
     rows = [["login", 7, "7", -1], [7], ["läuft", ""], [10**30, 7]] * 4
     path = write(tmp_path / "log.jsonl", "\n".join(map(json.dumps, rows)))
     corpus = own(path, "tokens")
-    assert corpus.spec.symbols == (-1, 7, 10**30, "", "7", "login", "läuft")
+    assert corpus.spec.symbols == (-1, 7, 10**30, "", "7", "login", "läuft", "<unknown>")
     everything = [row for split in ("train", "valid", "test") for row in decoded(corpus, split)]
     assert sorted(map(json.dumps, everything)) == sorted(map(json.dumps, rows))
     assert corpus.spec.unit == "bits"
@@ -155,6 +156,8 @@ def test_long_lines_are_left_out_if_a_limit_is_set(tmp_path: Path) -> None:
     [
         ('{"a": 1}', "line 2: not a list"),
         ("7", "line 2: not a list but 7"),
+        ('{"tokens": 1}', "line 2: not a list"),
+        ('{"tokens": [1.5]}', r"line 2: 1\.5 is no token"),
         ("[1, 2", "line 2: not JSON"),
         ("[1.5]", r"line 2: 1\.5 is no token"),
         ("[true]", "line 2: true is no token"),

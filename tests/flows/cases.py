@@ -8,9 +8,11 @@ from latflow.flows import (
     Autoregressive,
     Elementwise,
     HiddenFlow,
+    Layer,
     LSTMContext,
     NLSq,
     PositionContext,
+    Raw,
     SequenceFlow,
     SplitCoupling,
 )
@@ -72,9 +74,10 @@ def sequence_flow(
     max_T: int = 6,
     spread: float = 0.25,
 ) -> SequenceFlow:
-    lstm = LSTMContext(size, 4, 2, max_T, input_units=input_units)
+    reading = Layer(size, input_units) if input_units else Raw(size)
+    lstm = LSTMContext(reading, 4, 2, max_T)
     context = PositionContext(4, max_T) if time == "none" else lstm
-    flow = SequenceFlow(HIDDEN[hidden](size, 2, SCALARS[scalar], 4, units=6, depth=2), context, time)  # type: ignore[arg-type]
+    flow = SequenceFlow(HIDDEN[hidden](size, 2, SCALARS[scalar], 4, units=6, depth=2), context, time)
     randomise(flow, spread)
     return flow
 

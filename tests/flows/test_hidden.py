@@ -10,6 +10,7 @@ from scipy import stats
 from torch.autograd import gradcheck
 from torch.distributions import Transform, constraints
 
+from latflow.flows.hidden import Share
 from latflow.flows import Autoregressive, Compose, Elementwise, NLSq, SplitCoupling
 from tests.flows.cases import HIDDEN_FLOWS, SCALARS, hidden_flow, jacobian, randomise
 
@@ -104,7 +105,7 @@ def test_order_is_reversed_between_layers():
     flow = hidden_flow("af", "nlsq", 5, 2, 0)
     below = torch.tril(torch.ones(5, 5), -1).bool()
     weights = flow.weights()
-    second = any_jacobian(lambda point: flow._layer_inverse(1, point, None, weights[1]), 5)
+    second = any_jacobian(lambda point: flow.layer_inverse(1, point, Share(), weights[1]), 5)
     assert (second[below] == 0).all()
     assert (second[below.T] != 0).all()
     assert (any_jacobian(flow.inverse, 5) != 0).all()

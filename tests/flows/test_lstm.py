@@ -66,7 +66,7 @@ def test_same_as_nn_lstm_with_one_hot_positions(bidirectional, layers):
 @pytest.mark.parametrize("rank", [None, 3])
 @pytest.mark.parametrize("input_units", [0, 4])
 def test_context_whole_and_stepwise_are_the_same(rank, input_units):
-    context = LSTMContext(3, 5, 2, MAX_T, rank=rank, input_units=input_units)
+    context = LSTMContext(Layer(3, input_units) if input_units else Raw(3), 5, 2, MAX_T, rank=rank)
     packing = Packing(LENGTHS)
     y = torch.randn(packing.rows, 3)
     whole = context.whole(y, packing)
@@ -77,7 +77,7 @@ def test_context_whole_and_stepwise_are_the_same(rank, input_units):
 
 
 def test_gradients_reach_the_start_through_the_state():
-    context = LSTMContext(3, 5, 2, MAX_T)
+    context = LSTMContext(Raw(3), 5, 2, MAX_T)
     packing = Packing(LENGTHS)
     y = torch.randn(packing.rows, 3)
     names = list(dict(context.named_parameters()))
@@ -101,22 +101,9 @@ class _Whole(nn.Module):
 
 
 def test_first_context_depends_on_the_length():
-    context = LSTMContext(3, 5, 2, MAX_T)
+    context = LSTMContext(Raw(3), 5, 2, MAX_T)
     first, _ = context.start(Packing(torch.tensor([4, 3])))
     assert not torch.allclose(first[0], first[1])
-
-
-def test_sparse_gradients_of_positions_are_the_dense_ones():
-    positions = Positions(MAX_T, 4, 0.5)
-    packing = Packing(LENGTHS)
-    weight = torch.randn(packing.rows, 4)
-    gradients = []
-    for sparse in (False, True):
-        positions.sparse = sparse
-        positions.zero_grad()
-        (positions(packing.step, packing.remaining) * weight).sum().backward()
-        gradients.append([p.grad.to_dense() for p in (positions.start, positions.end) if p.grad is not None])
-    assert all(torch.allclose(a, b) for a, b in zip(*gradients, strict=True))
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -126,4 +113,4 @@ def test_autocast_is_refused_in_words(grad):
         with pytest.raises(RuntimeError, match=r"leave torch\.autocast off"):
             lstm(torch.randn(packing.rows, 4), packing)
         with pytest.raises(RuntimeError, match=r"leave torch\.autocast off"):
-            lstm.prepare()
+            lstm.stepper()

@@ -216,9 +216,9 @@ def test_rsample_is_differentiable_and_sample_is_not():
 def test_errors_name_what_does_not_fit():
     hidden = Autoregressive(3, context_size=4)
     with pytest.raises(ValueError, match="context of size 4, the context gives 5"):
-        SequenceFlow(hidden, LSTMContext(3, 5, 1, 6))
+        SequenceFlow(hidden, LSTMContext(Raw(3), 5, 1, 6))
     with pytest.raises(ValueError, match="needs a context that sees no steps, not LSTMContext"):
-        SequenceFlow(hidden, LSTMContext(3, 4, 1, 6), "none")
+        SequenceFlow(hidden, LSTMContext(Raw(3), 4, 1, 6), "none")
     flow = sequence_flow("af", "scf", "affine")
     with pytest.raises(ValueError, match="length of 4 does not fit a tensor with 2 steps"):
         flow.log_prob(torch.randn(1, 2, 3), torch.tensor([4]))

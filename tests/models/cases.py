@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from latflow.config import LSTMConfig, ModelConfig, PriorConfig
+from latflow.axes import choose
+from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
 from latflow.models import SequenceModel, build
 
@@ -23,15 +24,21 @@ MODELS = [*PRIORS, "lstm"]
 def config(
     name: str, units: int = 8, latent_size: int = 3, layers: int = 1, flow_layers: int = 2
 ) -> ModelConfig:
-    lstm = LSTMConfig(layers=layers, units=units)
+    sizes = {"layers": layers, "units": units}
+    hidden = {"name": "af", "layers": flow_layers, "units": 8}
     base = ModelConfig(
-        latent_size=latent_size, embedding_size=units, posterior=lstm, emission=lstm, baseline=lstm,
-        prior=PriorConfig(layers=flow_layers, network_units=8, lstm_layers=layers, lstm_units=units, dropout=0.0),
-    )  # fmt: skip
+        latent_size=latent_size,
+        embedding_size=units,
+        posterior=choose("posterior", "bilstm", **sizes),
+        emission=choose("emission", "bilstm", **sizes),
+        baseline=LSTMConfig(**sizes, dropout=0.0),
+        prior=PriorConfig(hidden=hidden, context={"name": "lstm", **sizes, "dropout": 0.0}),  # type: ignore[arg-type]
+    )
     if name == "lstm":
         return replace(base, kind="lstm")
     time, hidden, scalar = PRIORS[name]
-    return replace(base, prior=replace(base.prior, time=time, hidden=hidden, scalar=scalar))
+    chosen = {"prior.time": time, "prior.hidden": hidden, "prior.scalar": scalar}
+    return evolve(base, chosen | ({"prior.context": "position"} if time == "none" else {}))
 
 
 def text_spec(symbols: str = "abc", longest: int = 6) -> DataSpec:
@@ -66,9 +73,11 @@ def strings(spec: DataSpec, texts: list[str]) -> Batch:
 TINY = ModelConfig(
     latent_size=3,
     embedding_size=6,
-    prior=PriorConfig(lstm_units=6, network_units=8, layers=2),
-    posterior=LSTMConfig(1, 6),
-    emission=LSTMConfig(1, 6),
-    baseline=LSTMConfig(2, 6),
+    prior=PriorConfig(
+        hidden=choose("hidden", "af", layers=2, units=8), context=choose("context", "lstm", units=6)
+    ),
+    posterior=choose("posterior", "bilstm", layers=1, units=6),
+    emission=choose("emission", "bilstm", layers=1, units=6),
+    baseline=LSTMConfig(2, 6, 0.0),
 )
 """A model of every part, as small as it goes."""

@@ -7,10 +7,11 @@ import pytest
 import torch
 from scipy import stats
 
-from latflow.config import ModelConfig, PriorConfig
+from latflow.axes import AXES
+from latflow.config import ModelConfig, evolve
 from latflow.errors import LatflowError
 from latflow.flows import Packing
-from latflow.models import LatentSequenceModel, LSTMLanguageModel, build, build_prior
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
 from tests.models.cases import MODELS, PRIORS, batch_of, config, music_spec, small_model, strings, text_spec
 
 TEXTS = ["abcabc", "aabb", "cab", "ccba", "b", "acacac", "bbb", "cabba"]
@@ -82,9 +83,9 @@ def test_a_sequence_alone_and_in_any_batch_is_the_same(name):
     def parts(x, z, lengths):
         packing = Packing(lengths)
         rows = packing.pack(x)
-        q = model.posterior(model.emission.alphabet.embed(rows), packing)
+        q = model.posterior(rows, model.alphabet, packing)
         p = model.prior.log_prob_rows(packing.pack(z), packing)
-        e = model.emission.log_prob(rows, packing.pack(z), packing)
+        e = model.emission.log_prob(rows, packing.pack(z), model.alphabet, packing)
         return [packing.unpack(part) for part in (*q, p, e)]
 
     together = parts(noisy.x, z, batch.lengths)
@@ -186,17 +187,11 @@ def test_nan_and_impossible_notes_are_named():
             model.terms(batch_of(x, [3, 3]))
 
 
-def test_unknown_names_are_listed_with_what_is_accepted():
-    for axis, message in [
-        ("time", "prior.time must be one of 'af', 'iaf', 'none', not 'sideways'"),
-        ("hidden", "prior.hidden must be one of 'af', 'scf', 'none', not 'sideways'"),
-        ("scalar", "prior.scalar must be one of 'nlsq', 'affine', not 'sideways'"),
-    ]:
-        prior = replace(PriorConfig(network_units=8, lstm_units=8), **{axis: "sideways"})  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=message):
-            build_prior(prior, 3, 10)
-    with pytest.raises(ValueError, match=r"model\.kind must be one of 'latent', 'lstm', not 'gru'"):
-        build(replace(config("lstm"), kind="gru"), text_spec())  # type: ignore[arg-type]
+@pytest.mark.parametrize("axis", ["time", "hidden", "scalar", "context", "reading"])
+def test_unknown_names_are_listed_with_what_is_accepted(axis):
+    accepted = ", ".join(AXES[axis])
+    with pytest.raises(LatflowError, match=f"prior.{axis} is 'sideways'; accepted: {accepted}"):
+        evolve(config("af-af"), {f"prior.{axis}": "sideways"})
 
 
 def test_whole_numbers_of_any_width_are_taken():
@@ -223,18 +218,18 @@ def test_paper_sizes_are_the_defaults():
     """Supplement E: 500 units, two layers, H = 50, J = 5, two hidden layers of 100, tied embedding."""
     c = ModelConfig()
     assert (c.latent_size, c.embedding_size, c.tie_embedding) == (50, 500, True)
-    assert (c.latent_scale, c.posterior_gain, c.prior.input_units) == (1, 1, 0)
-    assert (c.prior.layers, c.prior.network_layers, c.prior.network_units) == (5, 2, 100)
+    assert (c.posterior.scale, c.emission.scale, c.posterior.gain, c.prior.reading.name) == (1, 1, 1, "raw")
+    assert (c.prior.hidden.layers, c.prior.hidden.depth, c.prior.hidden.units) == (5, 2, 100)
     for lstm in (c.posterior, c.emission, c.baseline):
         assert (lstm.layers, lstm.units) == (2, 500)
-    assert (c.prior.lstm_layers, c.prior.lstm_units, c.prior.alpha) == (2, 500, 0.95)
+    assert (c.prior.context.layers, c.prior.context.units, c.prior.scalar.alpha) == (2, 500, 0.95)
 
 
 def test_latent_scale_is_a_unit_of_z():
     """With the weights that read z in that unit too, posterior and emission say the same of z as in a unit of 1."""
     torch.manual_seed(0)
     one = small_model("af-af", text_spec(), spread=0.5)
-    tenth = build(replace(config("af-af"), latent_scale=0.1), text_spec())
+    tenth = build(evolve(config("af-af"), {"posterior.scale": 0.1, "emission.scale": 0.1}), text_spec())
     assert isinstance(one, LatentSequenceModel)
     assert isinstance(tenth, LatentSequenceModel)
     tenth.load_state_dict(one.state_dict())
@@ -243,13 +238,13 @@ def test_latent_scale_is_a_unit_of_z():
     batch = strings(one.spec, TEXTS)
     packing = Packing(batch.lengths)
     rows = packing.pack(batch.x)
-    embedded = one.emission.alphabet.embed(rows)
-    mean, log_std = one.posterior(embedded, packing)
-    scaled_mean, scaled_log_std = tenth.posterior(embedded, packing)
+    mean, log_std = one.posterior(rows, one.alphabet, packing)
+    scaled_mean, scaled_log_std = tenth.posterior(rows, one.alphabet, packing)
     torch.testing.assert_close(scaled_mean, 0.1 * mean)
     torch.testing.assert_close(scaled_log_std.exp(), 0.1 * log_std.exp())
     z = torch.randn_like(mean)
-    scaled, plain = tenth.emission.log_prob(rows, 0.1 * z, packing), one.emission.log_prob(rows, z, packing)
+    scaled = tenth.emission.log_prob(rows, 0.1 * z, one.alphabet, packing)
+    plain = one.emission.log_prob(rows, z, one.alphabet, packing)
     torch.testing.assert_close(scaled, plain, rtol=1e-4, atol=1e-5)
 
 
@@ -259,9 +254,9 @@ def test_posterior_gain_moves_symbols_apart_at_the_start():
     found = []
     for gain in (1.0, 15.0):
         torch.manual_seed(0)
-        model = build(replace(config("af-af"), posterior_gain=gain), text_spec())
+        model = build(evolve(config("af-af"), {"posterior.gain": gain}), text_spec())
         assert isinstance(model, LatentSequenceModel)
-        found.append(model.posterior(model.emission.alphabet.embed(packing.pack(batch.x)), packing))
+        found.append(model.posterior(packing.pack(batch.x), model.alphabet, packing))
     torch.testing.assert_close(found[1][0], 15 * found[0][0])
     torch.testing.assert_close(found[1][1], found[0][1])
 
@@ -271,7 +266,7 @@ def test_embedding_is_tied_unless_asked_otherwise():
     untied = build(replace(config("af-af"), tie_embedding=False), text_spec())
     assert isinstance(tied, LatentSequenceModel)
     assert isinstance(untied, LatentSequenceModel)
-    assert tied.emission.alphabet.output is None
-    assert untied.emission.alphabet.output is not None
+    assert tied.alphabet.output is None
+    assert untied.alphabet.output is not None
     extra = sum(p.numel() for p in untied.parameters()) - sum(p.numel() for p in tied.parameters())
     assert extra == 3 * 8

@@ -134,11 +134,11 @@ def test_small_rows_that_were_trained_otherwise_say_so():
 
 
 def test_a_run_of_other_sizes_under_a_papers_preset_is_not_compared():
-    other = fake("ptb-af-af", 1.9, {"model.prior.lstm_units": 100})
+    other = fake("ptb-af-af", 1.9, {"model.prior.context.units": 100})
     shown = fill(TABLES["table1"], False, {"ptb-af-af": other})
     assert lines(shown)["ptb-af-af"].difference is None
     assert "(other sizes)" in as_text(shown)
-    assert "model.prior.lstm_units 100 (preset: 500)" in as_text(shown)
+    assert "model.prior.context.units 100 (preset: 500)" in as_text(shown)
 
 
 def test_other_data_to_measure_on_is_not_compared():
@@ -146,7 +146,7 @@ def test_other_data_to_measure_on_is_not_compared():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"train.lr": 5e-4}, {"data.transpose": 3}, {"model.prior.dropout": 0.5}, {"seed": 3}]
+    "changes", [{"train.lr": 5e-4}, {"data.transpose": 3}, {"model.prior.context.dropout": 0.5}, {"seed": 3}]
 )
 def test_another_way_of_training_is_compared_with_a_note(changes):
     shown = fill(TABLES["table3"], False, {"jsb-af-af": fake("jsb-af-af", 6.4, changes)})

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 TINY = {
     "model.embedding_size": 8,
     "model.latent_size": 3,
-    "model.prior.lstm_units": 8,
-    "model.prior.network_units": 8,
-    "model.prior.layers": 2,
+    "model.prior.context.units": 8,
+    "model.prior.hidden.units": 8,
+    "model.prior.hidden.layers": 2,
     "model.posterior.units": 8,
     "model.emission.units": 8,
     "model.baseline.units": 8,

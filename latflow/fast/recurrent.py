@@ -1,28 +1,23 @@
-"""An LSTM over packed rows, with position features added to its gates, whole or one step at a time.
+"""Twins of the LSTM: its backward pass by hand over packed rows, torch's fused layer, compiled pointwise parts.
 
-    i, f, o = σ(·),  g = tanh(·)  of  W x_t + U h_{t-1} + b + p_t
-    c_t = f c_{t-1} + i g,   h_t = o tanh(c_t)
-
-Why not `nn.LSTM`: the paper feeds every LSTM two one-hots of width max_T (supplement D). Their product with W is a
-look-up of rows p_t, which `nn.LSTM` has no place for. Here the input projection of all steps is one GEMM, so are
-the weight gradients, and rows of different lengths are never padded. Gates are stored in the order of
-`nn.LSTM`, i, f, g, o, and where nothing stands in the way its fused layer does the work (`_fused`).
+The input projection of all steps is one GEMM, so are the weight gradients, and the pointwise part of a step is one
+compiled call. Where nothing stands in the way torch's own fused layer does the work.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from types import ModuleType
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from latflow.flows import fast
-from latflow.flows.deferred import DeferredWeight, across, defer, linear, linear_across
-from latflow.flows.first_order import first_order
+from latflow.fast import compiled
+from latflow.fast.first_order import first_order
+from latflow.fast.linear import DeferredWeight, across, defer, linear, linear_across
+from latflow.flows import network, recurrent
 from latflow.flows.packing import Packing
+from latflow.flows.recurrent import LSTM, LSTMStep, Part, State
 from latflow.shapes import Float
 
 SMALL = 2**17
@@ -32,145 +27,97 @@ SHORT = 8
 CHUNK = 256
 """Steps in one call of torch's fused layer, which takes the positions as one-hots of that width."""
 
-State = list[tuple[Tensor, Tensor]]
-"""(h, c) of each layer, each (n, units)."""
-Direction = tuple[slice, Tensor, Tensor, Tensor]
-"""One direction of a layer: its part of the gates, W, U and b."""
+
+def _can_fuse(
+    lstm: LSTM, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
+) -> bool:
+    """Whether torch's fused LSTM may do the work: without gradients, in float32 on the CPU, all of one length."""
+    return (
+        not torch.is_grad_enabled()
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and packing.steps >= SHORT
+        and packing.active[-1] == packing.active[0]
+    )
 
 
-class LSTM(nn.Module):
-    """`layers` layers of `units`; both directions if `bidirectional`, whose outputs stand side by side."""
+@LSTM.whole.twin(_can_fuse)
+def fused_layer(
+    lstm: LSTM, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
+) -> Tensor:
+    """By torch's own LSTM, for sequences of one length: with one row it uses all cores, which a matrix times a vector
+    does not, and its pointwise part is one call."""
+    steps, n = packing.steps, packing.active[0]
+    x, directions = x.view(steps, n, -1), list(lstm.parts(layer))
+    columns = None if features is None else features.view(steps, -1, lstm.gate_size)[:, 0]
+    if columns is None or steps <= CHUNK:
+        return _torch_lstm(x, columns, directions, h, c)[0].view(steps * n, -1)
+    outputs = []
+    for number, direction in enumerate(directions):
+        inputs, given = (x.flip(0), columns.flip(0)) if number == 1 else (x, columns)
+        parts, state = [], (h, c)
+        for begin in range(0, steps, CHUNK):
+            at = slice(begin, begin + CHUNK)
+            part, *state = _torch_lstm(inputs[at], given[at], [direction], *state)
+            parts.append(part)
+        outputs.append(torch.cat(parts).flip(0) if number == 1 else torch.cat(parts))
+    return torch.cat(outputs, -1).view(steps * n, -1)
 
-    def __init__(
-        self, input_size: int, units: int, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
-    ):
-        super().__init__()
-        self.units, self.layers, self.dropout = units, layers, dropout
-        self.directions = 2 if bidirectional else 1
-        self.gate_size = self.directions * 4 * units
-        """Width of what the first layer adds to its gates (`features` below)."""
-        sizes = [input_size] + [self.directions * units] * (layers - 1)
-        self.input_weight = nn.ParameterList(torch.empty(self.gate_size, size) for size in sizes)
-        self.recurrent_weight = nn.ParameterList(
-            torch.empty(self.directions, 4 * units, units) for _ in range(layers)
-        )
-        self.bias = nn.ParameterList(torch.empty(self.gate_size) for _ in range(layers))
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -1 / math.sqrt(units), 1 / math.sqrt(units))
 
-    def forward(
-        self,
-        x: Float[Tensor, "n input"],
-        packing: Packing,
-        features: Float[Tensor, "m gates"] | None = None,
-        start: State | None = None,
-    ) -> Float[Tensor, "n output"]:
-        """The last layer's h of every row. `start` is the state before the first step (zeros if not given).
+@LSTM.whole.twin(lambda *_: True)
+def packed_layer(
+    lstm: LSTM, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
+) -> Tensor:
+    """On rows of any lengths."""
+    outputs = []
+    for direction, (own, matrix, recurrent, bias) in enumerate(lstm.parts(layer)):
+        gates = network.linear(x, matrix, bias)
+        if features is not None:
+            gates = _add_shared(gates, features[:, own])
+        outputs.append(_Recurrence.apply(gates, recurrent, h, c, packing, direction == 1))
+    return outputs[0] if lstm.directions == 1 else torch.cat(outputs, -1)
 
-        `features` are added to the gates of the first layer: a row each, or one for those that stand side by side at
-        the same place (`packing.places`). They say where in its sequence a step stands, and nothing else.
-        """
-        self._refuse_autocast()
-        fused = _can_fuse(x, packing)
-        for layer in range(self.layers):
-            state = self._zero_state(packing, x) if start is None else start[layer]
-            given = features if layer == 0 else None
-            x = (self._fused if fused else self._packed)(layer, x, packing, given, *state)
-            if layer < self.layers - 1:
-                x = F.dropout(x, self.dropout, self.training)
-        return x
 
-    def _packed(
-        self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
-    ) -> Tensor:
-        """A layer, on rows of any lengths."""
-        outputs = []
-        for direction, (own, matrix, recurrent, bias) in enumerate(self._directions(layer)):
-            gates = linear(x, matrix, bias)
-            if features is not None:
-                gates = _add_shared(gates, features[:, own])
-            outputs.append(_Recurrence.apply(gates, recurrent, h, c, packing, direction == 1))
-        return outputs[0] if self.directions == 1 else torch.cat(outputs, -1)
+class GateStep:
+    """The stepper with (W U) and b of each layer prepared once, so that their gradients are one GEMM each.
 
-    def _fused(
-        self, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
-    ) -> Tensor:
-        """The same by torch's own LSTM, for sequences of one length: with one row it uses all cores, which a matrix
-        times a vector does not, and its pointwise part is one call."""
-        steps, n = packing.steps, packing.active[0]
-        x, directions = x.view(steps, n, -1), list(self._directions(layer))
-        columns = None if features is None else features.view(steps, -1, self.gate_size)[:, 0]
-        if columns is None or steps <= CHUNK:
-            return _torch_lstm(x, columns, directions, h, c)[0].view(steps * n, -1)
-        outputs = []
-        for number, direction in enumerate(directions):
-            inputs, given = (x.flip(0), columns.flip(0)) if number == 1 else (x, columns)
-            parts, state = [], (h, c)
-            for begin in range(0, steps, CHUNK):
-                at = slice(begin, begin + CHUNK)
-                part, *state = _torch_lstm(inputs[at], given[at], [direction], *state)
-                parts.append(part)
-            outputs.append(torch.cat(parts).flip(0) if number == 1 else torch.cat(parts))
-        return torch.cat(outputs, -1).view(steps * n, -1)
+    Called without x, W x + b of the first layer is in `features` already.
+    """
 
-    def _directions(self, layer: int) -> Iterator[Direction]:
-        """Those of a layer."""
-        for direction in range(self.directions):
-            own = slice(4 * self.units * direction, 4 * self.units * (direction + 1))
-            yield (
-                own,
-                self.input_weight[layer][own],
-                self.recurrent_weight[layer][direction],
-                self.bias[layer][own],
-            )
-
-    def prepare(self) -> list[DeferredWeight]:
-        """(W U) and b of each layer for a pass of many calls to `step`, whose weight gradients then are one GEMM."""
-        self._refuse_autocast()
-        return [
-            defer(torch.cat([self.input_weight[layer], self.recurrent_weight[layer][0]], 1), self.bias[layer])
-            for layer in range(self.layers)
+    def __init__(self, lstm: LSTM):
+        lstm.refuse_autocast()
+        self.lstm = lstm
+        self.weights = [
+            defer(torch.cat([lstm.input_weight[layer], lstm.recurrent_weight[layer][0]], 1), lstm.bias[layer])
+            for layer in range(lstm.layers)
         ]
 
-    def step(
-        self,
-        x: Float[Tensor, "n input"] | None,
-        state: State,
-        features: Float[Tensor, "m gates"] | None = None,
-        weights: list[DeferredWeight] | None = None,
-    ) -> tuple[Float[Tensor, "n units"], State]:
-        """One step of a one-directional LSTM from a carried state: the same numbers as `forward`.
-
-        `features` is a row each or one for all. Without x, W x + b of the first layer is in it already.
-        """
-        weights = self.prepare() if weights is None else weights
+    def __call__(
+        self, x: Tensor | None, state: State, features: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         new_state: State = []
         output = state[-1][0]
-        for layer, ((h, c), weight) in enumerate(zip(state, weights, strict=True)):
-            recurrent = weight.matrix[:, -self.units :]
-            gates = F.linear(h, recurrent) if x is None else _gates(x, h, weight)
+        for layer, ((h, c), weight) in enumerate(zip(state, self.weights, strict=True)):
+            recurrent_matrix = weight.matrix[:, -self.lstm.units :]
+            gates = F.linear(h, recurrent_matrix) if x is None else _gates(x, h, weight)
             if layer == 0 and features is not None:
                 gates = gates + features
             output, c = lstm_cell(gates, c)
             new_state.append((output, c))
-            x = F.dropout(output, self.dropout, self.training) if layer < self.layers - 1 else output
+            x = self.lstm.between(layer, output)
         return output, new_state
 
-    def _refuse_autocast(self) -> None:
-        if torch.is_autocast_enabled(self.bias[0].device.type):
-            raise RuntimeError(
-                "an LSTM computes in the dtype of its weights; leave torch.autocast off around it"
-            )
 
-    def _zero_state(self, packing: Packing, like: Tensor) -> tuple[Tensor, Tensor]:
-        zeros = like.new_zeros(packing.active[0], self.units)
-        return zeros, zeros
+@LSTM.stepper.twin(lambda *_: True)
+def deferred_stepper(lstm: LSTM) -> LSTMStep:
+    """Weight gradients are one GEMM over all steps."""
+    return GateStep(lstm)
 
 
 def _torch_lstm(
     x: Float[Tensor, "t n input"],
     columns: Float[Tensor, "t gates"] | None,
-    directions: list[Direction],
+    directions: list[Part],
     h: Tensor,
     c: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -198,6 +145,7 @@ def _gates(x: Tensor, h: Tensor, weight: DeferredWeight) -> Float[Tensor, "n gat
     return linear(torch.cat([x, h], -1), weight)
 
 
+@recurrent.lstm_cell.twin(lambda *_: True)
 def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> tuple[Tensor, Tensor]:
     """h_t and c_t from the summed gate inputs and c_{t-1}."""
     if torch.is_grad_enabled() or (kernels := _kernels(gates.numel(), gates, c)) is None:
@@ -358,18 +306,7 @@ def _kernels(gates: int, *tensors: Tensor) -> ModuleType | None:
     """The compiled pointwise part, where it is faster for so many gates at a step."""
     if gates > SMALL and torch.get_num_threads() > 1:
         return None
-    return fast.lstm_kernels(*tensors)
-
-
-def _can_fuse(x: Tensor, packing: Packing) -> bool:
-    """Whether torch's fused LSTM may do the work: without gradients, in float32 on the CPU, all of one length."""
-    return (
-        not torch.is_grad_enabled()
-        and x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and packing.steps >= SHORT
-        and packing.active[-1] == packing.active[0]
-    )
+    return compiled.lstm_kernels(*tensors)
 
 
 def _add_shared(

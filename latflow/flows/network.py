@@ -16,50 +16,43 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from latflow.flows.deferred import DeferredWeight, defer, linear
+from latflow.flows.seam import replaceable
 from latflow.shapes import Float
 
 INITIAL_RANGE = 1e-3
 """Hidden weights start within ±this, so that every flow starts near the identity (as in the authors' code)."""
 
 
+@replaceable
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b."""
+    return F.linear(x, weight, bias)
+
+
 class Weights(NamedTuple):
     """A network's layers as they are applied: masks already in."""
 
-    matrices: Sequence[Tensor | DeferredWeight]
-    biases: Sequence[Tensor | None]
-
-    def plain(self) -> tuple[list[Tensor], list[Tensor]]:
-        """The tensors themselves, prepared or not."""
-        matrices, biases = [], []
-        for matrix, bias in zip(self.matrices, self.biases, strict=True):
-            if isinstance(matrix, DeferredWeight):
-                matrix, bias, _ = matrix
-            matrices.append(matrix)
-            biases.append(bias)
-        return matrices, biases
-
-    def prepared(self) -> list[DeferredWeight]:
-        """The layers that are prepared for a serial pass."""
-        return [matrix for matrix in self.matrices if isinstance(matrix, DeferredWeight)]
-
-    def deferred(self) -> Weights:
-        """Prepared for a serial pass of many steps."""
-        prepared = [
-            matrix if isinstance(matrix, DeferredWeight) else defer(matrix, bias)
-            for matrix, bias in zip(self.matrices, self.biases, strict=True)
-        ]
-        return Weights(prepared, [None] * len(prepared))
+    matrices: Sequence[Tensor]
+    biases: Sequence[Tensor]
 
 
 class Conditioner(nn.Module):
     """raw = MLP(y, hidden): `depth` hidden layers of `units`, to `outputs` × `n_params` numbers.
 
     The outputs are laid out with the parameter axis first and viewed with it last, so that taking one parameter of
-    all outputs reads contiguous memory.
+    all outputs reads contiguous memory. `start` (outputs, n_params) is where the bias of the outputs begins; zeros
+    if it is not given.
     """
 
-    def __init__(self, inputs: int, outputs: int, n_params: int, units: int, depth: int):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        n_params: int,
+        units: int,
+        depth: int,
+        start: Float[Tensor, "outputs p"] | None = None,
+    ):
         super().__init__()
         if depth < 1:
             raise ValueError(f"a conditioner needs at least one hidden layer, not {depth}")
@@ -71,6 +64,8 @@ class Conditioner(nn.Module):
             for matrix in self.matrices[:-1]:
                 matrix.uniform_(-INITIAL_RANGE, INITIAL_RANGE)
             self.matrices[-1].uniform_(-1 / math.sqrt(units), 1 / math.sqrt(units))
+            if start is not None:
+                self.biases[-1].copy_(start.t().flatten())
 
     def weights(self) -> Weights:
         """What a pass needs, computed once for however many steps it has."""
@@ -87,7 +82,11 @@ class Conditioner(nn.Module):
         y = y if hidden is None else y + hidden
         for matrix, bias in zip(matrices[1:], biases[1:], strict=True):
             y = linear(F.relu(y), matrix, bias)
-        return y.unflatten(-1, (self.n_params, self.outputs)).transpose(-1, -2)
+        return self.parameters_last(y)
+
+    def parameters_last(self, flat: Float[Tensor, "*n k"]) -> Float[Tensor, "*n outputs p"]:
+        """Raw parameters as the last layer lays them out, the parameter axis first, with it last."""
+        return flat.unflatten(-1, (self.n_params, self.outputs)).transpose(-1, -2)
 
 
 class MADE(Conditioner):
@@ -98,8 +97,16 @@ class MADE(Conditioner):
     does the first dimension.
     """
 
-    def __init__(self, size: int, n_params: int, units: int, depth: int, reverse: bool = False):
-        super().__init__(size, size, n_params, units, depth)
+    def __init__(
+        self,
+        size: int,
+        n_params: int,
+        units: int,
+        depth: int,
+        reverse: bool = False,
+        start: Float[Tensor, "outputs p"] | None = None,
+    ):
+        super().__init__(size, size, n_params, units, depth, start)
         if units < size:
             raise ValueError(
                 f"a masked network over {size} dimensions needs at least {size} units per layer, one for each "

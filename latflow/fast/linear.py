@@ -7,13 +7,14 @@ leaves its rows behind; when the last step is done the weight takes Σ_t g_tᵀ 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from latflow.flows.first_order import first_order
+from latflow.fast.first_order import first_order
+from latflow.flows import network
 
 NARROW = 16
 """Below this many columns a weight gradient is several times as fast the other way round, (xᵀ g)ᵀ."""
@@ -68,12 +69,20 @@ def defer(matrix: Tensor, bias: Tensor | None = None) -> DeferredWeight:
     return DeferredWeight(matrix, bias, tape)
 
 
-def linear(x: Tensor, weight: Tensor | DeferredWeight, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b, like `F.linear`, of a weight as it is or prepared."""
-    if not isinstance(weight, DeferredWeight):
-        if weight.shape[1] < NARROW and torch.is_grad_enabled():
-            weight = weight.t().contiguous().t()  # autograd multiplies in the order of the strides
-        return F.linear(x, weight, bias)
+@network.linear.twin(lambda x, weight, bias=None: isinstance(weight, DeferredWeight))
+def step_linear(x: Tensor, weight: Any, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b of a weight that was prepared for a serial pass, its bias included."""
+    return linear(x, weight)
+
+
+@network.linear.twin(lambda x, weight, bias=None: weight.shape[1] < NARROW and torch.is_grad_enabled())
+def narrow_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b of few columns: autograd multiplies in the order of the strides."""
+    return F.linear(x, weight.t().contiguous().t(), bias)
+
+
+def linear(x: Tensor, weight: DeferredWeight) -> Tensor:
+    """x Wᵀ + b of a prepared weight."""
     if not torch.is_grad_enabled():
         return F.linear(x, weight.matrix, weight.bias)
     return _StepLinear.apply(x, weight.matrix, weight.bias, weight.tape)

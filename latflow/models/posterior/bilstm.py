@@ -6,17 +6,15 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from latflow.flows.lstm import LSTM
-from latflow.flows.packing import Packing
-from latflow.flows.positions import Positions
+from latflow.flows import LSTM, Positions
+from latflow.models.parts import GaussianPosterior
 from latflow.models.symbols import EMBEDDING_RANGE
-from latflow.shapes import Float
 
 
-class Posterior(nn.Module):
-    """q(z | x) = Π_t N(z_t; μ_t(x), diag σ_t²(x)), with position features in the LSTM.
+class BiLSTMPosterior(GaussianPosterior):
+    """μ_t(x) and σ_t(x) from a BiLSTM over the embedded x, with position features in it.
 
     The head puts out μ and log σ² of z / `scale`. An optimizer moves its weights as fast whatever `scale` is, so the
     smaller that is, the nearer to its start z stays while the KL counts little. `gain` multiplies the initial weights
@@ -37,7 +35,7 @@ class Posterior(nn.Module):
         gain: float = 1.0,
     ):
         super().__init__()
-        self.dropout, self.scale = dropout, scale
+        self.latent_size, self.dropout, self.scale = latent_size, dropout, scale
         self.lstm = LSTM(embedding_size, units, layers, bidirectional=True, dropout=dropout)
         self.positions = Positions(max_T, self.lstm.gate_size, 1 / math.sqrt(units), rank)
         self.head = nn.Linear(2 * units, 2 * latent_size)
@@ -46,21 +44,8 @@ class Posterior(nn.Module):
         with torch.no_grad():
             self.head.weight[:latent_size] *= gain
 
-    def forward(
-        self, embedded: Float[Tensor, "n e"], packing: Packing
-    ) -> tuple[Float[Tensor, "n h"], Float[Tensor, "n h"]]:
-        """Mean and log standard deviation of every row."""
-        hidden = self.lstm(embedded, packing, self.positions(packing.places.step, packing.places.remaining))
+    def forward(self, x, alphabet, packing):
+        places = packing.places
+        hidden = self.lstm(alphabet.embed(x), packing, self.positions(places.step, places.remaining))
         mean, log_variance = self.head(F.dropout(hidden, self.dropout, self.training)).chunk(2, -1)
         return self.scale * mean, 0.5 * log_variance + math.log(self.scale)
-
-    def rsample(
-        self, embedded: Float[Tensor, "n e"], packing: Packing, samples: int
-    ) -> tuple[Float[Tensor, "ns h"], Float[Tensor, "ns"]]:
-        """`samples` draws of z for each row, side by side as in `packing.repeat(samples)`, and their log q(z_t | x)."""
-        mean, log_std = self(embedded, packing)
-        mean, log_std = mean[:, None], log_std[:, None]
-        noise = torch.randn(len(mean), samples, mean.shape[-1], dtype=mean.dtype, device=mean.device)
-        z = mean + log_std.exp() * noise
-        log_q = -(0.5 * noise.square() + log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
-        return z.flatten(0, 1), log_q.flatten()

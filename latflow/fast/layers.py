@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from latflow.flows import fast
-from latflow.flows.deferred import DeferredWeight
-from latflow.flows.first_order import first_order
+from latflow.fast import compiled
+from latflow.fast.first_order import first_order
+from latflow.fast.linear import DeferredWeight
 from latflow.flows.scalar import NLSq
 from latflow.shapes import Float
 
@@ -43,7 +43,7 @@ def generate(
     eps: Float[Tensor, "n h"], hidden: Float[Tensor, "n units"] | None, layers: Sequence[Layer], scalar: NLSq
 ) -> tuple[Float[Tensor, "n h"], Float[Tensor, "n"]]:
     """z and log |det dz/deps|, without gradients, of layers that do not see what they move."""
-    kernels = fast.kernels(eps)
+    kernels = compiled.generation_kernels(eps)
     assert kernels is not None
     settings = (scalar.kappa_bound, *scalar.scale)
     z, logdet = eps, eps.new_zeros(len(eps))
@@ -74,7 +74,7 @@ class _Density(torch.autograd.Function):
     def forward(
         ctx, z: Tensor, hidden: Tensor | None, layers: Sequence[Layer], settings: Sequence[float], *_: Tensor
     ):
-        kernels = fast.stack_kernels(z)
+        kernels = compiled.layer_kernels(z)
         assert kernels is not None
         z = z.detach()
         logdet = z.new_zeros(len(z))
@@ -92,7 +92,7 @@ class _Density(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor, grad_logdet: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        kernels = fast.stack_kernels(grad, grad_logdet)
+        kernels = compiled.layer_kernels(grad, grad_logdet)
         assert kernels is not None
         layers: Sequence[Layer] = ctx.layers
         depth = len(layers[0].network)

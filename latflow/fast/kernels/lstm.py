@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latflow.flows.jit import REASSOCIATE, jit
+from latflow.fast.kernels.jit import REASSOCIATE, jit
 
 
 @jit(error_model="numpy", fastmath=REASSOCIATE)

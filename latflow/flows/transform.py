@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from latflow.shapes import Float
+
+
+Direction = Literal["forward", "inverse"]
+Step = Callable[..., tuple[Tensor, Tensor]]
+"""(point, context) -> (image, log-det): one direction of a transform, ready to be called at every step of a pass."""
 
 
 class Transform(nn.Module, ABC):
@@ -24,6 +30,8 @@ class Transform(nn.Module, ABC):
 
     size: int
     """H."""
+    context_size: int | None = None
+    """Features of the context it takes; 0: it takes none; None: whatever it is given."""
 
     @abstractmethod
     def forward(
@@ -36,6 +44,10 @@ class Transform(nn.Module, ABC):
         self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
     ) -> tuple[Float[Tensor, "*n h"], Float[Tensor, "*n"]]:
         """eps = f^-1(z; context) and log |det deps/dz|."""
+
+    def stepper(self, direction: Direction) -> Step:
+        """One direction, holding what all steps of a serial pass share. Here nothing is shared."""
+        return self.forward if direction == "forward" else self.inverse
 
     def log_prob(
         self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
@@ -72,7 +84,10 @@ class Transform(nn.Module, ABC):
 
 
 class Compose(Transform):
-    """f = f_n ∘ … ∘ f_1: the first transform is next to eps, the last next to z. Log-dets add up."""
+    """f = f_n ∘ … ∘ f_1: the first transform is next to eps, the last next to z. Log-dets add up.
+
+    All see the same context, but for those that take none.
+    """
 
     def __init__(self, transforms: Iterable[Transform]):
         super().__init__()
@@ -82,23 +97,32 @@ class Compose(Transform):
         sizes = [transform.size for transform in transforms]
         if len(set(sizes)) > 1:
             raise ValueError(f"Compose needs transforms of one size, was given sizes {sizes}")
+        contexts = {transform.context_size for transform in transforms} - {0, None}
+        if len(contexts) > 1:
+            raise ValueError(f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}")
         self.size = sizes[0]
+        takes_any = any(transform.context_size is None for transform in transforms)
+        self.context_size = next(iter(contexts), None if takes_any else 0)
         self.transforms = nn.ModuleList(transforms)
 
     def forward(self, eps, context=None):
-        z, total = eps, eps.new_zeros(eps.shape[:-1])
-        for transform in self.transforms:
-            z, logdet = transform(z, context)
-            total = total + logdet
-        return z, total
+        return self.stepper("forward")(eps, context)
 
     def inverse(self, z, context=None):
-        eps, total = z, z.new_zeros(z.shape[:-1])
-        for transform in reversed(self.transforms):
-            assert isinstance(transform, Transform)
-            eps, logdet = transform.inverse(eps, context)
-            total = total + logdet
-        return eps, total
+        return self.stepper("inverse")(z, context)
+
+    def stepper(self, direction):
+        order = self.transforms if direction == "forward" else reversed(self.transforms)
+        steps = [(part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)]
+
+        def step(point: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            total = point.new_zeros(point.shape[:-1])
+            for one, alone in steps:
+                point, logdet = one(point, None if alone else context)
+                total = total + logdet
+            return point, total
+
+        return step
 
 
 def change_of_variables(

@@ -7,21 +7,23 @@ import pytest
 import torch
 from torch.autograd import forward_ad, gradcheck
 
+from latflow.fast import compiled, layers, off
+from latflow.fast.hidden import SerialStep
+from latflow.fast.linear import defer, linear, linear_across
 from latflow.flows import (
     LSTM,
     Affine,
     Autoregressive,
+    Layer,
     LSTMContext,
     NLSq,
     Packing,
     Positions,
+    Raw,
     SequenceFlow,
     SplitCoupling,
-    fast,
-    stack,
 )
-from latflow.flows.deferred import defer, linear, linear_across
-from latflow.flows.lstm import lstm_cell
+from latflow.flows.recurrent import lstm_cell
 from tests.flows.cases import HIDDEN, sequence_flow
 from tests.flows.test_scalar import hostile, ulps_off
 
@@ -33,7 +35,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
 def _kernels(request, monkeypatch):
     if request.param:
         pytest.importorskip("numba")
-    monkeypatch.setattr(fast, "AVAILABLE", request.param)
+    monkeypatch.setattr(compiled, "AVAILABLE", request.param)
 
 
 def randomise(module: torch.nn.Module, std: float = 0.3) -> None:
@@ -52,7 +54,8 @@ def test_unit_by_unit_equals_a_full_pass_per_dimension(scalar, dtype, depth):
         eps, context = torch.randn(n, 7, dtype=dtype), torch.randn(n, 4, dtype=dtype)
         with torch.no_grad():
             z, logdet = flow(eps, context)
-            expected_z, expected_logdet = flow.forward_plain(eps, context)
+            with off():
+                expected_z, expected_logdet = flow(eps, context)
             back, _ = flow.inverse(z, context)
         scale = 1 + expected_z.abs().max()
         assert (z - expected_z).abs().max() < TOLERANCE[dtype] * scale
@@ -67,7 +70,8 @@ def test_a_flow_without_context_takes_any_leading_axes():
     eps = torch.randn(2, 3, 5)
     with torch.no_grad():
         z, logdet = flow(eps)
-        expected = flow.forward_plain(eps)
+        with off():
+            expected = flow(eps)
     assert z.shape == (2, 3, 5)
     assert logdet.shape == (2, 3)
     torch.testing.assert_close(z, expected[0], rtol=1e-4, atol=1e-5)
@@ -75,7 +79,7 @@ def test_a_flow_without_context_takes_any_leading_axes():
 
 @pytest.mark.parametrize("size", [2.0, 40.0, 1e4])
 def test_the_root_far_from_the_origin_is_that_of_torch(size):
-    kernels = pytest.importorskip("latflow.flows.kernels", reason="needs numba", exc_type=ImportError)
+    kernels = pytest.importorskip("latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError)
     generator = torch.Generator().manual_seed(1)
     eps, a, log_b, log_d, g = (torch.randn(200, dtype=torch.float64, generator=generator) for _ in range(5))
     eps, g = size * eps, size * g
@@ -95,7 +99,7 @@ def compiled_nlsq(scalar: NLSq, eps: torch.Tensor, raw: torch.Tensor) -> tuple[t
 
     The units are the positive and the negative parts of raw, given as context; all are known from the start.
     """
-    kernels = pytest.importorskip("latflow.flows.kernels", reason="needs numba", exc_type=ImportError)
+    kernels = pytest.importorskip("latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError)
     size, zeros = eps.shape[1], eps.new_zeros
     identity = torch.eye(5, dtype=eps.dtype)
     last = torch.cat([identity, -identity], 1)[:, None].repeat(1, size, 1)
@@ -147,7 +151,7 @@ def test_the_compiled_cell_equals_the_torch_cell(monkeypatch):
     gates[0, 0], gates[0, 40] = 50, -50  # saturated
     with torch.no_grad():
         found = lstm_cell(gates.clone(), c)
-        monkeypatch.setattr(fast, "AVAILABLE", False)
+        monkeypatch.setattr(compiled, "AVAILABLE", False)
         expected = lstm_cell(gates.clone(), c)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
@@ -159,7 +163,7 @@ def test_the_gradients_of_the_compiled_cell_equal_those_of_torch(monkeypatch):
     x, weight = torch.randn(packing.rows, 4, requires_grad=True), torch.randn(packing.rows, 26)
     found = []
     for available in (True, False):
-        monkeypatch.setattr(fast, "AVAILABLE", available)
+        monkeypatch.setattr(compiled, "AVAILABLE", available)
         found.append(torch.autograd.grad((lstm(x, packing) * weight).sum(), [x, *lstm.parameters()]))
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
 
@@ -172,16 +176,16 @@ def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(monkeypatch, 
     pytest.importorskip("numba")
     scalar = NLSq(scale=(0.4, 0.3, 0.4))
     flow = SequenceFlow(
-        HIDDEN[hidden](5, 3, scalar, 6, units=8, depth=depth), LSTMContext(5, 6, 2, max_T=4), "iaf"
+        HIDDEN[hidden](5, 3, scalar, 6, units=8, depth=depth), LSTMContext(Raw(5), 6, 2, max_T=4), "iaf"
     ).to(dtype)
     randomise(flow, 0.4)
     z, lengths = 2 * torch.randn(3, 4, 5, dtype=dtype), torch.tensor([4, 2, 4])
     z.requires_grad_()
-    nodes = Mock(wraps=stack.density)
-    monkeypatch.setattr(stack, "density", nodes)
+    nodes = Mock(wraps=layers.density)
+    monkeypatch.setattr(layers, "density", nodes)
     found = {}
     for available in (True, False):
-        monkeypatch.setattr(fast, "AVAILABLE", available)
+        monkeypatch.setattr(compiled, "AVAILABLE", available)
         eps, logdet = flow.inverse(z, lengths)
         loss = eps.sin().sum() + logdet.square().sum()
         walks = [torch.autograd.grad(loss, [z, *flow.parameters()], retain_graph=True) for _ in range(2)]
@@ -196,17 +200,17 @@ def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(monkeypatch, 
 def test_compiled_generation_in_steps_equals_that_of_torch(monkeypatch, dtype, hidden):
     pytest.importorskip("numba")
     scalar = NLSq(scale=(0.4, 0.3, 0.4))
-    flow = SequenceFlow(HIDDEN[hidden](5, 3, scalar, 6, units=8), LSTMContext(5, 6, 2, max_T=4), "af").to(
+    flow = SequenceFlow(HIDDEN[hidden](5, 3, scalar, 6, units=8), LSTMContext(Raw(5), 6, 2, max_T=4), "af").to(
         dtype
     )
     randomise(flow, 0.4)
     eps, lengths = 2 * torch.randn(3, 4, 5, dtype=dtype), torch.tensor([4, 2, 4])
-    calls = Mock(wraps=stack.generate)
-    monkeypatch.setattr(stack, "generate", calls)
+    calls = Mock(wraps=layers.generate)
+    monkeypatch.setattr(layers, "generate", calls)
     with torch.no_grad():
         found = flow(eps, lengths)
         assert calls.call_count == 4
-        monkeypatch.setattr(fast, "AVAILABLE", False)
+        monkeypatch.setattr(compiled, "AVAILABLE", False)
         expected = flow(eps, lengths)
     assert calls.call_count == 4
     torch.testing.assert_close(found, expected, rtol=10 * TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
@@ -218,11 +222,12 @@ def test_the_compiled_stack_leaves_frozen_weights_alone():
     randomise(flow)
     flow.requires_grad_(False)
     z = torch.randn(3, 4, requires_grad=True)
-    prepared = flow.prepare(steps=True)
-    assert prepared.stack is not None
-    found = torch.autograd.grad(flow.inverse(z, None, prepared)[1].sum(), z)
+    step = flow.stepper("inverse")
+    assert isinstance(step, SerialStep)
+    assert step.stack is not None
+    found = torch.autograd.grad(step(z)[1].sum(), z)
     torch.testing.assert_close(found, torch.autograd.grad(flow.inverse(z)[1].sum(), z))
-    assert not any(weight.tape.grads for layer in prepared.stack for weight in layer.network)
+    assert not any(weight.tape.grads for layer in step.stack for weight in layer.network)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -242,9 +247,9 @@ def test_steps_with_the_product_the_other_way_round_give_the_numbers_of_training
     state = [(torch.randn(20, 6), torch.randn(20, 6)) for _ in range(2)]
 
     def run():
-        outputs, now = [], state
+        outputs, now, step = [], state, lstm.stepper()
         for t, n in enumerate((20, 20, 17)):  # three sequences end before the last step
-            output, now = lstm.step(x[t, :n], [(h[:n], c[:n]) for h, c in now], features[t, :n])
+            output, now = step(x[t, :n], [(h[:n], c[:n]) for h, c in now], features[t, :n])
             outputs.append(output)
         return torch.cat(outputs)
 
@@ -258,7 +263,7 @@ def test_steps_with_the_product_the_other_way_round_give_the_numbers_of_training
 @pytest.mark.usefixtures("_kernels")
 def test_generation_of_many_rows_on_several_threads_gives_the_numbers_of_one(monkeypatch):
     flow = SequenceFlow(
-        Autoregressive(4, 2, context_size=6, units=8), LSTMContext(4, 6, 2, 9, input_units=5), "af"
+        Autoregressive(4, 2, context_size=6, units=8), LSTMContext(Layer(4, 5), 6, 2, 9), "af"
     )
     randomise(flow)
     packing = Packing(torch.tensor([4] * 20 + [2] * 3))
@@ -267,9 +272,9 @@ def test_generation_of_many_rows_on_several_threads_gives_the_numbers_of_one(mon
         expected = flow.forward_rows(eps, packing)
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
         products = Mock(wraps=linear_across)
-        monkeypatch.setattr("latflow.flows.hidden.linear_across", products)
+        monkeypatch.setattr("latflow.fast.hidden.linear_across", products)
         found = flow.forward_rows(eps, packing)
-    assert products.call_count == (4 if fast.AVAILABLE else 0)
+    assert products.call_count == (4 if compiled.AVAILABLE else 0)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -279,7 +284,7 @@ def test_generation_of_many_rows_on_several_threads_gives_the_numbers_of_one(mon
 def test_torchs_fused_layer_gives_the_numbers_of_training(
     monkeypatch, bidirectional, sequences, samples, chunk
 ):
-    monkeypatch.setattr("latflow.flows.lstm.CHUNK", chunk)  # 12 steps: two whole parts and one of two, or all
+    monkeypatch.setattr("latflow.fast.recurrent.CHUNK", chunk)  # 12 steps: two whole parts and one of two, or all
     lstm = LSTM(4, 6, 2, bidirectional=bidirectional)
     randomise(lstm)
     positions = Positions(20, lstm.gate_size, 0.5)
@@ -322,13 +327,15 @@ def test_deferred_weights_have_the_gradients_of_autograd_however_often_the_graph
     matrix, bias = torch.randn(3, 3, requires_grad=True), torch.randn(3, requires_grad=True)
     x = torch.randn(2, 3, requires_grad=True)
 
-    def serial(weight, b=None):
+    def serial(product):
         y = x
         for _ in range(4):
-            y = linear(y, weight, b).tanh()
+            y = product(y).tanh()
         return y.square().sum()
 
-    found, expected = serial(defer(matrix, bias)), serial(matrix, bias)
+    prepared = defer(matrix, bias)
+    found = serial(lambda y: linear(y, prepared))
+    expected = serial(lambda y: torch.nn.functional.linear(y, matrix, bias))
     of = (x, matrix, bias)
     want = torch.autograd.grad(expected, of)
     torch.autograd.grad(
@@ -338,7 +345,7 @@ def test_deferred_weights_have_the_gradients_of_autograd_however_often_the_graph
     torch.testing.assert_close(torch.autograd.grad(found, of), want)
     # Used both ways, the gradients add up.
     weight = defer(matrix, bias)
-    both = torch.autograd.grad(serial(weight) + weight.matrix.square().sum(), matrix)[0]
+    both = torch.autograd.grad(serial(lambda y: linear(y, weight)) + weight.matrix.square().sum(), matrix)[0]
     torch.testing.assert_close(both, want[1] + 2 * matrix.detach())
 
 
@@ -346,7 +353,7 @@ def test_deferred_weights_have_the_gradients_of_autograd_however_often_the_graph
 @pytest.mark.parametrize("hidden", [Autoregressive, SplitCoupling])
 @pytest.mark.parametrize("time", ["af", "iaf"])
 def test_gradients_of_serial_and_parallel_passes(hidden, time):
-    flow = SequenceFlow(hidden(3, 2, context_size=4, units=5), LSTMContext(3, 4, 2, 6), time)
+    flow = SequenceFlow(hidden(3, 2, context_size=4, units=5), LSTMContext(Raw(3), 4, 2, 6), time)
     randomise(flow, 0.4)
     lengths, y = torch.tensor([3, 1]), torch.randn(2, 3, 3, requires_grad=True)
     inputs = (y, *flow.parameters())
@@ -357,7 +364,7 @@ def test_gradients_of_serial_and_parallel_passes(hidden, time):
 @pytest.mark.usefixtures("_kernels")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_serial_sampling_of_ragged_batches_inverts_the_density(dtype):
-    flow = SequenceFlow(Autoregressive(4, 2, context_size=6, units=8), LSTMContext(4, 6, 2, 9), "af").to(
+    flow = SequenceFlow(Autoregressive(4, 2, context_size=6, units=8), LSTMContext(Raw(4), 6, 2, 9), "af").to(
         dtype
     )
     randomise(flow)
@@ -378,15 +385,16 @@ def test_numba_that_cannot_be_imported_changes_no_result(monkeypatch):
     randomise(flow)
     eps = torch.randn(4, 3)
     with torch.no_grad():
-        expected = flow.forward_plain(eps)[0]
-        monkeypatch.setattr(fast, "AVAILABLE", True)
+        with off():
+            expected = flow(eps)[0]
+        monkeypatch.setattr(compiled, "AVAILABLE", True)
         monkeypatch.setattr(
-            fast.importlib, "import_module", Mock(side_effect=ImportError("Numba needs NumPy 2"))
+            compiled.importlib, "import_module", Mock(side_effect=ImportError("Numba needs NumPy 2"))
         )
         with pytest.warns(RuntimeWarning, match="numba does not run here.*needs NumPy 2"):
             found = flow(eps)[0]
         assert torch.allclose(found, expected, atol=1e-5)
-        assert not fast.AVAILABLE
+        assert not compiled.AVAILABLE
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, in forward mode

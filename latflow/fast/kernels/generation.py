@@ -25,7 +25,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from latflow.flows.jit import REASSOCIATE, jit
+from latflow.fast.kernels.jit import REASSOCIATE, jit
 
 _STRAIGHT: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
 """For scalar code without calls and branches, which the compiler makes vector instructions of in a loop."""

@@ -1,8 +1,8 @@
 """Whether the compiled kernels may be used. They are loaded at the first use: importing latflow stays quick.
 
 Without numba (the extra `fast`), on other devices, and wherever torch follows what is computed (gradients in either
-mode, torch.func, autocast), the torch twins of the kernels run instead: slower, with the same numbers to rounding. (The
-LSTM has its backward pass by hand and no forward mode: torch refuses it.)
+mode, torch.func, autocast), twins in torch or the definitions run instead: slower, with the same numbers to rounding.
+(The LSTM's twin has its backward pass by hand and no forward mode: torch refuses it.)
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 """Set to False to run without the kernels."""
 
 
-def kernels(*tensors: Tensor) -> ModuleType | None:
+def generation_kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of generation, if they can work on these tensors now."""
-    return None if torch.is_grad_enabled() else _load("kernels", tensors, torch.float32, torch.float64)
+    return None if torch.is_grad_enabled() else _load("generation", tensors, torch.float32, torch.float64)
 
 
 def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of the LSTM, if they can work on these tensors now."""
-    return None if torch.is_grad_enabled() else _load("lstm_kernels", tensors, torch.float32)
+    return None if torch.is_grad_enabled() else _load("lstm", tensors, torch.float32)
 
 
-def stack_kernels(*tensors: Tensor) -> ModuleType | None:
-    """The kernels of `stack`, if they can work on these tensors; they have a gradient of their own."""
-    return _load("stack_kernels", tensors, torch.float32, torch.float64)
+def layer_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of `layers`, if they can work on these tensors; they have a gradient of their own."""
+    return _load("layers", tensors, torch.float32, torch.float64)
 
 
 def _load(name: str, tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> ModuleType | None:
@@ -43,7 +43,7 @@ def _load(name: str, tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> Modul
     if len({tensor.dtype for tensor in tensors}) > 1 or tensors[0].dtype not in dtypes:
         return None
     try:
-        return importlib.import_module(f"latflow.flows.{name}")
+        return importlib.import_module(f"latflow.fast.kernels.{name}")
     except ImportError as error:  # as numba raises beside a numpy newer than it knows
         AVAILABLE = False
         warnings.warn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from latflow.flows.jit import jit
+from latflow.fast.kernels.jit import jit
 
 
 @jit(error_model="numpy")

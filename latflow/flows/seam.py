@@ -1,0 +1,118 @@
+"""Where speed may stand in for an equation, and nothing else may.
+
+A definition marked `@replaceable` is what a function *is*. A twin (`latflow.fast`) has its signature and its numbers,
+says for which arguments it applies, and is chosen here alone:
+
+    @replaceable
+    def cell(gates, c): ...                    # the definition, plain torch
+
+    @cell.twin(lambda gates, c: gates.dtype == torch.float32)
+    def compiled_cell(gates, c): ...           # the same numbers, faster
+
+`with off():` (in public, `latflow.fast.off()`) or LATFLOW_FAST=off in the environment leaves the definitions alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, update_wrapper
+from importlib import import_module
+from types import MethodType
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PROVIDERS = ["latflow.fast"]
+"""Modules that register twins, imported at the first call of a definition."""
+
+REGISTRY: dict[str, Replaceable[Any, Any]] = {}
+"""Every definition by its name, as in "LSTM.forward"."""
+
+_OFF: ContextVar[bool] = ContextVar("latflow_fast_off", default=False)
+
+
+class Twin(NamedTuple):
+    name: str
+    applies: Callable[..., bool]
+    function: Callable[..., Any]
+
+
+class Replaceable(Generic[P, R]):
+    """A definition and its twins: called, the first twin that applies runs, or the definition."""
+
+    def __init__(self, definition: Callable[P, R]):
+        update_wrapper(self, definition)
+        self.definition = definition
+        self.twins: list[Twin] = []
+        REGISTRY[definition.__qualname__] = self
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.chosen(*args, **kwargs)(*args, **kwargs)
+
+    def chosen(self, *args: P.args, **kwargs: P.kwargs) -> Callable[P, R]:
+        """What runs for these arguments."""
+        if active():
+            for twin in self.twins:
+                if twin.applies(*args, **kwargs):
+                    return twin.function
+        return self.definition
+
+    def twin(self, applies: Callable[..., bool]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Register a twin; those registered earlier are asked first."""
+
+        def register(function: Callable[P, R]) -> Callable[P, R]:
+            self.twins.append(Twin(function.__name__, applies, function))
+            return function
+
+        return register
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> Replaceable[P, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: Any) -> Callable[..., R]: ...
+    def __get__(self, instance: object | None, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+
+def replaceable(definition: Callable[P, R]) -> Replaceable[P, R]:
+    """Mark a function or method as one that twins may stand in for."""
+    return Replaceable(definition)
+
+
+def active() -> bool:
+    """Whether twins are chosen here and now."""
+    if _OFF.get() or _off_by_environment():
+        return False
+    _load()
+    return True
+
+
+@contextmanager
+def off() -> Iterator[None]:
+    """Within the block every definition runs as it is written."""
+    token = _OFF.set(True)
+    try:
+        yield
+    finally:
+        _OFF.reset(token)
+
+
+def _off_by_environment() -> bool:
+    return os.environ.get("LATFLOW_FAST", "").lower() in ("off", "0", "no", "false")
+
+
+def provide(module: str) -> None:
+    """Name a module that registers twins; it is imported when a definition is next called."""
+    if module not in PROVIDERS:
+        PROVIDERS.append(module)
+        _load.cache_clear()
+
+
+@cache
+def _load() -> None:
+    for name in PROVIDERS:
+        import_module(name)

@@ -1,0 +1,136 @@
+"""Mixtures whose components are given, by a codebook: the network says only how likely each is.
+
+`TiedScalar` has some components a dimension. `TiedMixture` is a mixture over a whole codebook as a triangular map,
+Σ_v π_v N(z; μ_v, diag σ_v²) of vectors, one code a symbol. With the conditional weights w^(d)_v ∝ π_v Π_{j<d} N(z_j; μ_vj, σ_vj), carried from dimension to dimension,
+
+    eps_d = Φ⁻¹( Σ_v w^(d)_v Φ((z_d - μ_vd) / σ_vd) ),
+    log |det deps/dz| + log N(eps; 0, I) = log Σ_v π_v N(z; μ_v, σ_v).
+
+Where the codes lie far apart beside their σ, each z belongs to one v, and that is the discrete model with the
+probabilities π: with an LSTM as context, the language model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from latflow.flows.mixture import mixture_forward, mixture_inverse, mixture_log_prob
+from latflow.flows.scalar import ScalarTransform
+from latflow.flows.transform import Transform
+from latflow.shapes import Float
+
+_LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+Components = Callable[[], tuple[Tensor, Tensor]]
+"""Means and log scales (H, K), as they are now: they may be weights that are trained."""
+
+
+class TiedScalar(ScalarTransform):
+    """eps_d = Φ⁻¹( Σ_k π_k Φ((z_d - m_dk) / s_dk) ) with m and s given for each dimension d. Raw: K - 1 logits of π,
+    that of the first component being 0.
+
+    `start` (H,) of two components is where the logit of the second begins.
+    """
+
+    direct = True
+
+    def __init__(
+        self,
+        components: Components,
+        start: Float[Tensor, "h"] | None = None,
+        dimensions: slice | int = slice(None),
+    ):
+        self.components, self.begin, self.dimensions = components, start, dimensions
+        self.n_params = components()[0].shape[-1] - 1
+
+    def start(self, size: int) -> Tensor | None:
+        return None if self.begin is None else self.begin[:, None].expand(-1, self.n_params)
+
+    def at(self, dimensions: slice | int) -> TiedScalar:
+        return TiedScalar(self.components, self.begin, dimensions)
+
+    def forward(self, eps, raw):
+        return mixture_forward(eps, *self._parameters(raw))
+
+    def inverse(self, z, raw):
+        return mixture_inverse(z, *self._parameters(raw))
+
+    def log_prob(self, z, raw):
+        return mixture_log_prob(z, *self._parameters(raw))
+
+    def _parameters(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        means, log_scales = self.components()
+        logits = torch.cat([torch.zeros_like(raw[..., :1]), raw], -1)
+        return logits, means[self.dimensions], log_scales[self.dimensions]
+
+
+class TiedMixture(Transform):
+    """Logits of π from the context by one linear layer, without context a bias alone; components from `codes`, a module
+    with `means` and `log_scales` (V, H), which may be that of the posterior: it is not copied."""
+
+    def __init__(self, codes: nn.Module, context_size: int = 0, start: Float[Tensor, "v"] | None = None):
+        """`start` is where the bias of the logits begins; zeros if it is not given."""
+        super().__init__()
+        self.codes, self.context_size = codes, context_size
+        means, log_scales = self._codes()
+        if means.ndim != 2 or means.shape != log_scales.shape:
+            raise ValueError(
+                "a codebook has `means` and `log_scales` of one shape (V, H), was given "
+                f"{tuple(means.shape)} and {tuple(log_scales.shape)}"
+            )
+        symbols, self.size = means.shape
+        self.bias = nn.Parameter(means.new_zeros(symbols) if start is None else start.clone())
+        self.weight = None
+        if context_size:
+            self.weight = nn.Parameter(means.new_empty(symbols, context_size))
+            nn.init.uniform_(self.weight, -1 / math.sqrt(context_size), 1 / math.sqrt(context_size))
+
+    def logits(self, context: Float[Tensor, "*n c"] | None = None) -> Float[Tensor, "*n v"]:
+        """log π up to a constant."""
+        given = 0 if context is None else context.shape[-1]
+        if given != self.context_size:
+            raise ValueError(
+                f"this flow was built for a context of size {self.context_size}, was given {given}"
+            )
+        return (
+            self.bias if context is None or self.weight is None else F.linear(context, self.weight, self.bias)
+        )
+
+    def forward(self, eps, context=None):
+        return self._walk(eps, context, forward=True)
+
+    def inverse(self, z, context=None):
+        return self._walk(z, context, forward=False)
+
+    def log_prob(self, z, context=None):
+        """log Σ_v π_v N(z; μ_v, σ_v), without the map."""
+        means, log_scales = self._codes()
+        x = (z[..., None, :] - means) * (-log_scales).exp()
+        log_normal = -0.5 * x.square().sum(-1) - (log_scales + _LOG_ROOT_2PI).sum(-1)
+        return (self.logits(context).log_softmax(-1) + log_normal).logsumexp(-1)
+
+    def _walk(self, y: Tensor, context: Tensor | None, forward: bool) -> tuple[Tensor, Tensor]:
+        means, log_scales = self._codes()
+        logits, columns, total = self.logits(context), [], y.new_zeros(y.shape[:-1])
+        logits = logits.expand(*y.shape[:-1], -1)
+        scalar_map = mixture_forward if forward else mixture_inverse
+        for d, (mean, log_scale) in enumerate(zip(means.unbind(-1), log_scales.unbind(-1), strict=True)):
+            image, logdet = scalar_map(y[..., d], logits, mean, log_scale)
+            columns.append(image)
+            total = total + logdet
+            z = image if forward else y[..., d]
+            x = (z[..., None] - mean) * (-log_scale).exp()
+            logits = (logits - 0.5 * x.square() - log_scale).log_softmax(-1)
+        return torch.stack(columns, -1), total
+
+    def _codes(self) -> tuple[Tensor, Tensor]:
+        means, log_scales = self.codes.means, self.codes.log_scales
+        assert isinstance(means, Tensor)
+        assert isinstance(log_scales, Tensor)
+        return means, log_scales

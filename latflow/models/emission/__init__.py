@@ -1,0 +1,1 @@
+"""p(x | z): the choices."""

@@ -1,0 +1,1 @@
+"""q(z | x): the choices."""
