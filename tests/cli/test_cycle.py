@@ -204,7 +204,7 @@ def finished(tmp_path_factory):
         (["train", "hmm-afaf"], "no preset called 'hmm-afaf'; near: hmm-af-af"),
         (
             ["train", "hmm-af-af", "--model.layers", "3"],
-            "no field 'layers' in ModelConfig; accepted: kind, latent_size",
+            "no field 'layers' in model; accepted: kind, latent_size",
         ),
         (["train", "hmm-af-af", "--model.layers", "3"], "(given: model.layers; near: model."),
         (
@@ -231,7 +231,10 @@ def finished(tmp_path_factory):
             ["train", "hmm-af-af", "--model.prior.hidden.units", "4"],
             "one for each of the model.latent_size 8",
         ),
-        (["train", "hmm-af-af", "--model.prior.scalar.alpha", "1"], "model.prior.scalar.alpha is 1.0; it must lie above"),
+        (
+            ["train", "hmm-af-af", "--model.prior.scalar.alpha", "1"],
+            "model.prior.scalar.alpha is 1.0; accepted: 1e-06 to 0.9999",
+        ),
         (["train", "hmm-af-af", "--model.embedding_size", "1000000"], "accepted: 1 to 100000"),
         (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
         (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "--config /nowhere.yaml: No such file"),
