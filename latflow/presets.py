@@ -8,7 +8,7 @@ to tens of minutes. Presets of the built-in sets (hmm, chords, pydoc) are small 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -39,42 +39,65 @@ class Preset:
     about: str
 
 
-ROWS: Mapping[str, Diff] = {
-    "af-af": {},
-    "af-scf": {"model.prior.hidden": "scf"},
-    "iaf-scf": {"model.prior.time": "iaf", "model.prior.hidden": "scf"},
-    "af-only": {"model.prior.time": "none", "model.prior.context": "position", "model.prior.reading": "raw"},
-    "af-af-affine": {"model.prior.scalar": "affine"},
-    "af-none-nlsq": {"model.prior.hidden": "none"},
-    "af-none-affine": {"model.prior.hidden": "none", "model.prior.scalar": "affine"},
-    "lstm": {"model.kind": "lstm"},
-}
-"""The rows of Tables 1 to 3, as diffs of AF / AF: what is chosen on the axes of the model."""
+@dataclass(frozen=True)
+class Row:
+    """A model of the paper's tables, whatever the data."""
 
-ROW_SETTINGS: Mapping[str, Diff] = {
-    "iaf-scf": {"model.prior.context.dropout": 0.0},
-    "lstm": {
-        "train.optimizer": "sgd",
-        "train.lr": 20.0,
-        "train.batch_size": 15,
-        "train.accumulate": 1,
-        "train.samples": 1,
-        "train.kl_zero": 0.0,
-        "train.kl_ramp": 0.0,
-    },
-}
-"""Sizes and training that a row has of its own (supplement E)."""
+    label: str
+    """As the tables print it."""
+    about: str
+    choices: Diff = field(default_factory=dict)
+    """On the axes of the model, where they differ from those of AF / AF."""
+    settings: Diff = field(default_factory=dict)
+    """Sizes and training that the row has of its own (supplement E)."""
 
-TITLES: Mapping[str, str] = {
-    "af-af": "AF in time, AF in hidden",
-    "af-scf": "AF in time, split coupling in hidden",
-    "iaf-scf": "IAF in time, split coupling in hidden: samples all steps at once",
-    "af-only": "no dynamics in time: the prior of a step knows its position only",
-    "af-af-affine": "AF / AF without NLSq: affine scalar maps",
-    "af-none-nlsq": "AF in time, no dependence across hidden",
-    "af-none-affine": "AF in time, no dependence across hidden, affine",
-    "lstm": "LSTM language model with the same T conditioning",
+
+BASE = "af-af"
+ROWS: Mapping[str, Row] = {
+    BASE: Row("AF / AF", "AF in time, AF in hidden"),
+    "af-scf": Row("AF / SCF", "AF in time, split coupling in hidden", {"model.prior.hidden": "scf"}),
+    "iaf-scf": Row(
+        "IAF / SCF",
+        "IAF in time, split coupling in hidden: samples all steps at once",
+        {"model.prior.time": "iaf", "model.prior.hidden": "scf"},
+        {"model.prior.context.dropout": 0.0},
+    ),
+    "af-only": Row(
+        "AF-only",
+        "no dynamics in time: the prior of a step knows its position only",
+        {"model.prior.time": "none", "model.prior.context": "position", "model.prior.reading": "raw"},
+    ),
+    "af-af-affine": Row(
+        "AF / AF - NLSq",
+        "AF / AF without NLSq: affine scalar maps",
+        {"model.prior.scalar": "affine"},
+    ),
+    "af-none-nlsq": Row(
+        "AF / AF - AF hidden",
+        "AF in time, no dependence across hidden",
+        {"model.prior.hidden": "none"},
+    ),
+    "af-none-affine": Row(
+        "AF / AF - AF hidden and NLSq",
+        "AF in time, no dependence across hidden, affine",
+        {"model.prior.hidden": "none", "model.prior.scalar": "affine"},
+    ),
+    "lstm": Row(
+        "LSTM",
+        "LSTM language model with the same T conditioning",
+        {"model.kind": "lstm"},
+        {
+            "train.optimizer": "sgd",
+            "train.lr": 20.0,
+            "train.batch_size": 15,
+            "train.accumulate": 1,
+            "train.samples": 1,
+            "train.kl_zero": 0.0,
+            "train.kl_ramp": 0.0,
+        },
+    ),
 }
+"""The rows of Tables 1 to 3."""
 
 TEXT: Diff = {}
 MUSIC: Diff = {
@@ -86,46 +109,57 @@ MUSIC: Diff = {
 }
 """A step of the public piano rolls is an eighth note, on JSB a quarter note."""
 LONG_PIECES: Diff = {"train.batch_size": 1, "train.accumulate": 8}
-CORPORA: Mapping[str, Diff] = {
-    "ptb": {"data.name": "ptb", **TEXT},
-    "nottingham": {"data.name": "nottingham", "train.batch_size": 5, **MUSIC},
-    "piano-midi": {"data.name": "piano-midi", **MUSIC, **LONG_PIECES},
-    "musedata": {"data.name": "musedata", **MUSIC, **LONG_PIECES},
-    "jsb": {"data.name": "jsb", **MUSIC, "data.steps_per_beat": 1, "train.batch_size": 5},
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Data of the paper, and what it differs by from the default config (text: batch 15, S = 10, KL weight 0 for 4
+    epochs + ramp of 10)."""
+
+    title: str
+    diff: Diff
+
+
+CORPORA: Mapping[str, Corpus] = {
+    "ptb": Corpus("Penn Treebank", TEXT),
+    "nottingham": Corpus("Nottingham", {**MUSIC, "train.batch_size": 5}),
+    "piano-midi": Corpus("Piano-midi", {**MUSIC, **LONG_PIECES}),
+    "musedata": Corpus("MuseData", {**MUSIC, **LONG_PIECES}),
+    "jsb": Corpus("JSB chorales", {**MUSIC, "data.steps_per_beat": 1, "train.batch_size": 5}),
 }
-"""The paper's data, as diffs of the default config (text: batch 15, S = 10, KL weight 0 for 4 epochs + ramp of 10)."""
+TEXT_CORPUS, *MUSIC_CORPORA = CORPORA
 
 EXTRA: Mapping[tuple[str, str], Diff] = {
     ("ptb", "iaf-scf"): {"model.prior.hidden.layers": 3},
 }
 """What a row differs by on one corpus only (supplement E)."""
 
-_TABLE_1 = {
+TABLE_1 = {
     "lstm": (1.41, None, None),
     "af-only": (2.90, 0.15, 2.77),
     "af-af": (1.42, 0.10, 1.37),
     "af-scf": (1.46, 0.10, 1.43),
     "iaf-scf": (1.63, 0.21, 1.55),
 }
-_TABLE_2 = {
+TABLE_2 = {
     "af-af-affine": (1.50, 0.11, 1.51),
     "af-none-nlsq": (1.57, 0.14, 1.57),
     "af-none-affine": (1.56, 0.29, 1.56),
 }
-_TABLE_3 = {
+TABLE_3 = {
     "lstm": (3.43, 7.77, 7.23, 8.17),
     "af-af": (2.39, 8.19, 6.92, 6.53),
     "af-scf": (2.56, 8.26, 6.95, 6.64),
     "iaf-scf": (2.54, 8.25, 7.06, 6.59),
 }
-_MUSIC = ("nottingham", "piano-midi", "musedata", "jsb")
+"""The rows of each table in its order, and its numbers: NLL, reconstruction and KL, or the NLL on each corpus."""
 PAPER: Mapping[str, Paper] = {
-    **{f"ptb-{row}": Paper("Table 1", *numbers) for row, numbers in _TABLE_1.items()},
-    **{f"ptb-{row}": Paper("Table 2", *numbers) for row, numbers in _TABLE_2.items()},
+    **{f"{TEXT_CORPUS}-{row}": Paper("Table 1", *numbers) for row, numbers in TABLE_1.items()},
+    **{f"{TEXT_CORPUS}-{row}": Paper("Table 2", *numbers) for row, numbers in TABLE_2.items()},
     **{
         f"{corpus}-{row}": Paper("Table 3", nll)
-        for row, numbers in _TABLE_3.items()
-        for corpus, nll in zip(_MUSIC, numbers, strict=True)
+        for row, numbers in TABLE_3.items()
+        for corpus, nll in zip(MUSIC_CORPORA, numbers, strict=True)
     },
 }
 
@@ -222,6 +256,7 @@ SMALL_EXTRA: Mapping[tuple[str, str], Diff] = {
 longer gradients AF-only's scales leave the range of the numbers now and then (docs/log.md)."""
 
 LONG: Diff = {"train.epochs": 14, "train.lr_decay": 14}
+LONG_ROWS = ("lstm", BASE)
 """`ptb-lstm-long` and `ptb-af-af-long`: small, seven times the passes, the rate falling over all of them."""
 
 _BUILT_IN: Diff = {
@@ -275,31 +310,29 @@ BUILT_IN: Mapping[str, Diff] = {
 }
 """Sets that come with the package: minutes of training at most."""
 
-_MUSIC_ROWS = ("lstm", "af-af", "af-scf", "iaf-scf")
-
 
 def _presets() -> dict[str, Preset]:
     found: dict[str, Preset] = {}
 
     def add(name: str, row: str, diff: Diff, about: str) -> None:
         # The choices come last: they keep what sizes they share with AF / AF's.
-        config = evolve(evolve(Config(), diff), ROWS[row])
+        config = evolve(evolve(Config(), diff), ROWS[row].choices)
         found[name] = Preset(name, config, PAPER.get(name), about)
 
-    for corpus, diff in CORPORA.items():
-        for row in ROWS if corpus == "ptb" else _MUSIC_ROWS:
-            paper = {**diff, **ROW_SETTINGS.get(row, {}), **EXTRA.get((corpus, row), {})}
-            add(f"{corpus}-{row}", row, paper, TITLES[row])
+    for corpus, its in CORPORA.items():
+        for row in ROWS if corpus == TEXT_CORPUS else TABLE_3:
+            about = ROWS[row].about
+            paper = {"data.name": corpus, **its.diff, **ROWS[row].settings, **EXTRA.get((corpus, row), {})}
+            add(f"{corpus}-{row}", row, paper, about)
             small = {**paper, **SMALL[corpus], **(SMALL_LSTM if row == "lstm" else {})}
             small |= SMALL_EXTRA.get((corpus, row), {})
-            add(f"{corpus}-{row}-small", row, small, f"{TITLES[row]}, small")
-            if corpus == "ptb" and row in ("lstm", "af-af"):
-                long = {**small, **LONG}
-                add(f"{corpus}-{row}-long", row, long, f"{TITLES[row]}, small, fourteen passes")
+            add(f"{corpus}-{row}-small", row, small, f"{about}, small")
+            if corpus == TEXT_CORPUS and row in LONG_ROWS:
+                add(f"{corpus}-{row}-long", row, {**small, **LONG}, f"{about}, small, fourteen passes")
     for corpus, diff in BUILT_IN.items():
-        for row in ROWS if corpus != "chords" else _MUSIC_ROWS:
-            built_in = {**ROW_SETTINGS.get(row, {}), **diff, **(SMALL_LSTM if row == "lstm" else {})}
-            add(f"{corpus}-{row}", row, built_in, TITLES[row])
+        for row in ROWS if corpus != "chords" else TABLE_3:
+            built_in = {**ROWS[row].settings, **diff, **(SMALL_LSTM if row == "lstm" else {})}
+            add(f"{corpus}-{row}", row, built_in, ROWS[row].about)
     for name, diff, choices, about in beyond.entries():
         found[name] = Preset(name, evolve(evolve(Config(), diff), choices), None, about)
     return found

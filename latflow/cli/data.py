@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     action.set_defaults(run=run_list)
 
     action = actions.add_parser("fetch", help="download a corpus, with a checked sha256")
-    action.add_argument("name", help="ptb, jsb, nottingham, piano-midi or musedata")
+    action.add_argument("name", help="a corpus that `latflow data list` has to download")
     action.add_argument("--data-dir", metavar="DIR", help="put it here instead of the cache folder")
     action.set_defaults(run=run_fetch)
 

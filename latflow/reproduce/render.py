@@ -15,8 +15,8 @@ from typing import Any
 
 from latflow.config import flatten
 from latflow.data.files import writing
-from latflow.presets import PAPER
-from latflow.reproduce.result import NO_MATTER, TERMS, Result
+from latflow.presets import BASE, PAPER, ROWS
+from latflow.reproduce.result import NO_MATTER, SAMPLES, TERMS, Result
 from latflow.reproduce.tables import Part, Row, Table
 
 Status = Callable[[str], str]
@@ -172,8 +172,8 @@ def grid(shown: Shown, block: Block) -> Grid:
 
 
 def _otherwise(shown: Shown, block: Block, line: Line) -> str:
-    """How a small model's training differs from that of AF / AF beside it, in what presets say of both."""
-    beside = next((x.result for x in block.lines if x.preset == f"{block.corpus}-af-af-small"), None)
+    """How a small model's training differs from that of the base row beside it, in what presets say of both."""
+    beside = next((x.result for x in block.lines if x.preset == f"{block.corpus}-{BASE}-small"), None)
     if not shown.small or line.result is None or beside is None:
         return ""
     ours, theirs = flatten(line.result.trained_with), flatten(beside.trained_with)
@@ -185,7 +185,7 @@ def _otherwise(shown: Shown, block: Block, line: Line) -> str:
         for name in names
         if ours[name] != theirs[name]
     ]
-    return f"trained otherwise than AF / AF: {'; '.join(words)}" if words else ""
+    return f"trained otherwise than {ROWS[BASE].label}: {'; '.join(words)}" if words else ""
 
 
 def _cells(
@@ -248,7 +248,7 @@ def figure(value: float | None) -> str:
 
 def about(shown: Shown) -> str:
     """What the numbers are, in a sentence or two."""
-    unit = f"Test NLL in {shown.table.unit}, with 50 importance samples for latent models."
+    unit = f"Test NLL in {shown.table.unit}, with {SAMPLES} importance samples for latent models."
     return f"{unit} {shown.table.note}".strip()
 
 

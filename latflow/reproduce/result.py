@@ -21,6 +21,8 @@ from latflow.presets import PRESETS
 from latflow.reproduce.tables import command_of
 
 FORMAT = 1
+SAMPLES = 50
+"""K of the paper's estimates."""
 
 NO_MATTER = (
     "data.data_dir",

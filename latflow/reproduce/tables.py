@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from latflow.errors import LatflowError
-from latflow.presets import PRESETS, Preset
+from latflow.presets import (
+    BASE,
+    CORPORA,
+    LONG_ROWS,
+    MUSIC_CORPORA,
+    PRESETS,
+    ROWS,
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TEXT_CORPUS,
+    Preset,
+)
 
 
 @dataclass(frozen=True)
@@ -55,23 +67,16 @@ class Table:
         return [preset for preset in found if preset is not None]
 
 
-AF_AF = Row("AF / AF", "af-af")
-AF_SCF = Row("AF / SCF", "af-scf")
-IAF_SCF = Row("IAF / SCF", "iaf-scf")
-AF_ONLY = Row("AF-only", "af-only")
-ABLATIONS = (
-    Row("AF / AF - NLSq", "af-af-affine"),
-    Row("AF / AF - AF hidden", "af-none-nlsq"),
-    Row("AF / AF - AF hidden and NLSq", "af-none-affine"),
-)
-LSTM = Row("LSTM", "lstm")
+def ours(rows: Iterable[str]) -> tuple[Row, ...]:
+    """Rows of ours by their keys, each once."""
+    return tuple(Row(ROWS[key].label, key) for key in dict.fromkeys(rows))
 
-_MUSIC = {
-    "nottingham": "Nottingham",
-    "piano-midi": "Piano-midi",
-    "musedata": "MuseData",
-    "jsb": "JSB chorales",
-}
+
+def part(corpus: str, *rows: Row) -> Part:
+    """A part on one of the paper's corpora."""
+    return Part(corpus, CORPORA[corpus].title, rows)
+
+
 _QUOTED_MUSIC = (
     ("RNN-NADE", (2.31, 7.05, 5.60, 5.19), "Boulanger-Lewandowski et al. 2012"),
     ("TSBN", (3.67, 7.89, 6.81, 7.48), "Gan et al. 2015"),
@@ -81,12 +86,20 @@ _QUOTED_MUSIC = (
     ("DMM", (2.77, 7.83, 6.83, 6.39), "Krishnan et al. 2016"),
 )
 QUOTED_MUSIC = tuple(
-    Row(title, quoted=dict(zip(_MUSIC, numbers, strict=True)), source=source)
+    Row(title, quoted=dict(zip(MUSIC_CORPORA, numbers, strict=True)), source=source)
     for title, numbers, source in _QUOTED_MUSIC
 )
 QUOTED_TEXT = (
-    Row("LSTM (across sentences)", quoted={"ptb": 1.38}, source="Cooijmans et al. 2017"),
-    Row("AWD-LSTM (across sentences)", quoted={"ptb": 1.18}, source="Merity et al. 2018"),
+    Row("LSTM (across sentences)", quoted={TEXT_CORPUS: 1.38}, source="Cooijmans et al. 2017"),
+    Row("AWD-LSTM (across sentences)", quoted={TEXT_CORPUS: 1.18}, source="Merity et al. 2018"),
+)
+SENTENCE_WISE = tuple(
+    replace(row, title=f"{row.title} (sentence-wise)") if row.key == "lstm" else row for row in ours(TABLE_1)
+)
+PASSES = tuple(
+    Row(f"{row.title}{longer}", f"{row.key}{size}")
+    for row in ours(LONG_ROWS)
+    for longer, size in (("", "-small"), (", longer", "-long"))
 )
 
 TABLES: Mapping[str, Table] = {
@@ -96,55 +109,28 @@ TABLES: Mapping[str, Table] = {
             "table1",
             "Table 1: characters of the Penn Treebank",
             "bits per character",
-            (
-                Part(
-                    "ptb",
-                    "Penn Treebank",
-                    (
-                        *QUOTED_TEXT,
-                        Row("LSTM (sentence-wise)", "lstm"),
-                        AF_ONLY,
-                        AF_AF,
-                        AF_SCF,
-                        IAF_SCF,
-                    ),
-                ),
-            ),
+            (part(TEXT_CORPUS, *QUOTED_TEXT, *SENTENCE_WISE),),
             note='The paper\'s "Reconst." contains the length term -log p(T); ours are apart.',
         ),
         Table(
             "table2",
             "Table 2: ablations on the Penn Treebank",
             "bits per character",
-            (Part("ptb", "Penn Treebank", (AF_AF, *ABLATIONS)),),
+            (part(TEXT_CORPUS, *ours((BASE, *TABLE_2))),),
             note="AF / AF is the run of Table 1.",
         ),
         Table(
             "table3",
             "Table 3: polyphonic music",
             "nats per time step",
-            tuple(
-                Part(corpus, title, (*QUOTED_MUSIC, LSTM, AF_AF, AF_SCF, IAF_SCF))
-                for corpus, title in _MUSIC.items()
-            ),
+            tuple(part(corpus, *QUOTED_MUSIC, *ours(TABLE_3)) for corpus in MUSIC_CORPORA),
             note='The paper says "nats per note"; the numbers are nats per time step.',
         ),
         Table(
             "passes",
             "What more passes bring: the Penn Treebank, small models",
             "bits per character",
-            (
-                Part(
-                    "ptb",
-                    "Penn Treebank",
-                    (
-                        Row("LSTM", "lstm-small"),
-                        Row("LSTM, longer", "lstm-long"),
-                        Row("AF / AF", "af-af-small"),
-                        Row("AF / AF, longer", "af-af-long"),
-                    ),
-                ),
-            ),
+            (part(TEXT_CORPUS, *PASSES),),
             sizes=False,
             note="An epoch is a pass over the sentences; the shorter runs are those of the small Table 1.",
         ),
@@ -153,8 +139,8 @@ TABLES: Mapping[str, Table] = {
             "Built-in sets with a known truth",
             "bits per character for hmm, nats per time step for chords",
             (
-                Part("hmm", "hmm", (LSTM, AF_AF, AF_SCF, IAF_SCF, AF_ONLY, *ABLATIONS)),
-                Part("chords", "chords", (LSTM, AF_AF, AF_SCF, IAF_SCF)),
+                Part("hmm", "hmm", ours((*TABLE_3, *TABLE_1, *TABLE_2))),
+                Part("chords", "chords", ours(TABLE_3)),
             ),
             sizes=False,
             truth=True,

@@ -15,16 +15,13 @@ from latflow.config import Config, get, to_dict
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.presets import Preset
 from latflow.progress import counting
-from latflow.reproduce.result import Result, best_index, command, curve_of, result_path
+from latflow.reproduce.result import SAMPLES, Result, best_index, command, curve_of, result_path
 from latflow.training.distributed import World, hardware, join
 from latflow.training.evaluate import evaluate
 from latflow.training.loop import resume, train
 from latflow.training.report import Reporter
 from latflow.training.run import Run
 from latflow.use.export import portable
-
-SAMPLES = 50
-"""K of the paper's estimates."""
 
 
 def reproduce(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -19,7 +17,6 @@ from latflow.errors import LatflowError
 from latflow.models import build
 from latflow.training.loop import resume, train
 from latflow.training.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
-from latflow.use import sample, score
 from tests.training.tiny import config, run_python
 
 
@@ -80,24 +77,6 @@ def test_best_weights_are_those_of_the_best_epoch(trained):
     epochs = [line for line in trained.metrics() if line["kind"] == "epoch"]
     best = min(epochs, key=lambda line: line["valid"]["negative_elbo"])
     assert about["epoch"] == best["epoch"]
-
-
-def test_save_shares_a_model(tmp_path):
-    settings = config()
-    spec = data.load(settings.data).spec
-    model = build(settings.model, spec)
-    latflow.save(model, tmp_path / "shared", settings)
-    loaded = latflow.load(tmp_path / "shared")
-    assert loaded.spec == spec
-    for ours, theirs in zip(loaded.parameters(), model.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-    with pytest.raises(LatflowError, match="exists already"):
-        latflow.save(model, tmp_path / "shared", settings)
-    with pytest.raises(
-        LatflowError, match=r"did not build this model: .*\(16, 8\) in the model, \(18, 8\) by"
-    ):
-        latflow.save(model, tmp_path / "other", config(model__prior__network_units=9))
-    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "run.json", "config.json", "data.json"])
@@ -231,44 +210,6 @@ def test_the_mean_of_the_weights_is_what_is_kept(tmp_path):
     run, _ = train(config("hmm-lstm", train__epochs=1, train__ema=0.9), tmp_path / "run")
     last, best = run.model("last").parameters(), run.model("best").parameters()
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(last, best, strict=True))
-
-
-@pytest.mark.parametrize("preset", ["hmm-lstm", "hmm-af-scf"])
-def test_scores_and_samples_know_no_dropout(preset):
-    settings = config(preset, model__prior__dropout=0.5, model__baseline__dropout=0.5)
-    model = build(settings.model, data.load(settings.data).spec)
-    given = [model.spec.encode("kate son dalo")]
-    found = {}
-    for mode in (True, False):
-        model.train(mode)
-        found[mode] = [row["nll"] for row in score(model, given, samples=2)], sample(model, 2)[1].tolist()
-        assert model.training == mode
-    assert found[True] == found[False]
-
-
-def test_equal_sequences_have_equal_scores(trained):
-    a, b = np.arange(12) % 5, np.arange(9) % 4
-    rows = list(score(trained.model(), [a, b, a, b, a], samples=3))
-    assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
-    assert rows[0]["nll"] == rows[2]["nll"] == rows[4]["nll"]
-    assert rows[1]["nll"] == rows[3]["nll"] != rows[0]["nll"]
-
-
-def test_a_frozen_part_stays_as_it_was(trained):
-    model = trained.model().train()
-    model.get_submodule("prior").eval()
-    sample(model, 1)
-    assert model.training
-    assert not model.get_submodule("prior").training
-    with pytest.raises(LatflowError, match="0 samples"):
-        list(score(model, [], samples=0))
-
-
-def test_a_seed_gives_the_same_draws_in_any_thread(trained):
-    model = trained.model()
-    with ThreadPoolExecutor(3) as pool:
-        drawn = list(pool.map(lambda _: [x.tolist() for x in sample(model, 3, length=8, seed=1)], range(12)))
-    assert all(x == drawn[0] for x in drawn)
 
 
 def test_a_new_run_never_overwrites(trained):
