@@ -90,7 +90,9 @@ class SequenceFlow(nn.Module):
 
     def log_prob_rows(self, z: Float[Tensor, "n h"], packing: Packing) -> Float[Tensor, "n"]:
         """log p(z_t | z_<t, T) of every row."""
-        return change_of_variables(z, *self.inverse_rows(z, packing))
+        if self.time == "iaf":
+            return change_of_variables(z, *self.inverse_rows(z, packing))
+        return self.hidden.log_prob(z, self.context.whole(z, packing))
 
     def sample_rows(
         self, packing: Packing, temperature: float = 1.0, generator: torch.Generator | None = None
