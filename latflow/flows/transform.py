@@ -52,8 +52,19 @@ class Transform(nn.Module, ABC):
     def log_prob(
         self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
     ) -> Float[Tensor, "*n"]:
-        """log p_Z(z) = log N(f^-1(z); 0, I) + log |det df^-1/dz|: the change of variables (section 3)."""
-        return change_of_variables(z, *self.inverse(z, context))
+        """log p_Z(z) = log N(f^-1(z); 0, I) + log |det df^-1/dz|: the change of variables (section 3).
+
+        Slopes are exponentials of what networks make of z, and layers of them grow beyond the numbers. Where
+        log p_Z(z) is further down than the root of the largest number, no derivative can be told: it is a
+        constant there, often -inf, with gradient zero.
+        """
+        log_p = change_of_variables(z, *self.inverse(z, context))
+        beyond = log_p.detach() < -math.sqrt(torch.finfo(log_p.dtype).max)
+        if not (log_p.requires_grad and bool(beyond.any())):
+            return log_p
+        z = z.masked_fill(beyond[..., None], 0)
+        context = None if context is None else context.masked_fill(beyond[..., None], 0)
+        return torch.where(beyond, log_p.detach(), change_of_variables(z, *self.inverse(z, context)))
 
     @torch.no_grad()
     def sample(
