@@ -5,7 +5,7 @@ import torch
 
 from latflow import load
 from latflow.flows import Autoregressive
-from latflow.flows.base import change_of_variables
+from latflow.flows.transform import change_of_variables
 from latflow.models.latent import LatentSequenceModel
 from tests.flows.cases import hidden_flow
 
