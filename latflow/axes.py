@@ -87,6 +87,8 @@ class LayeredOptions:
     """Their units."""
     skip: bool = False
     """Let the context reach the scalar parameters directly too, not only through these units."""
+    dropout: float = ranged(0.0, 0, 1)
+    """On these units."""
 
 
 @dataclass(frozen=True)

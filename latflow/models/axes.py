@@ -80,6 +80,7 @@ def _layered(kind: type[HiddenFlow], options: LayeredOptions, parts: Parts) -> H
         units=options.units,
         depth=options.depth,
         skip=options.skip,
+        dropout=options.dropout,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from latflow import data
-from latflow.config import Config, get, to_dict
+from latflow.config import Config, flatten, to_dict
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.presets import Preset
 from latflow.progress import counting
@@ -88,7 +88,9 @@ def _row_of(config: Config) -> dict[str, str]:
     names = ["data.name", "model.kind"]
     if config.model.kind == "latent":
         names += [f"model.prior.{axis}" for axis in ("time", "hidden", "scalar")]
-    return {name: get(config, name) for name in names}
+        names += ["model.posterior", "model.emission"]
+    flat = flatten(config)
+    return {name: flat[name] for name in names}
 
 
 def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
