@@ -136,6 +136,7 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
         metrics=metrics.to_dict(),
         config=to_dict(portable(run.config)),
         curve=curve,
+        commit=about.get("commit"),
     )
 
 

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -82,6 +83,7 @@ class Run:
             "format": FORMAT,
             "preset": preset,
             "seed": config.seed,
+            "commit": commit(),
             "versions": {
                 "latflow": latflow.__version__,
                 "python": platform.python_version(),
@@ -340,6 +342,24 @@ def _crc32(tensors: Mapping[str, Tensor]) -> int:
         crc = zlib.crc32(name.encode(), crc)
         crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
     return crc
+
+
+def commit() -> str | None:
+    """The commit of the code that runs, with a + if files were changed since; None outside of a repository."""
+    here = Path(latflow.__file__).parent
+
+    def git(*words: str) -> str:
+        found = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10)
+        if found.returncode:
+            raise OSError(found.stderr)
+        return found.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:
+            return None  # somebody else's repository, with the package installed in it
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(here)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def _as_now(key: str) -> str:

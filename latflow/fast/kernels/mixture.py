@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from latflow.flows.jit import jit
+from latflow.fast.kernels.jit import jit
 
 _PLAIN: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)

@@ -9,7 +9,7 @@ import torch
 from latflow.flows import Mixture
 from tests.flows.test_mixture import draw, hostile
 
-kernels = pytest.importorskip("latflow.flows.mixture_kernels", reason="needs numba")
+kernels = pytest.importorskip("latflow.fast.kernels.mixture", reason="needs numba")
 
 
 def compiled(eps, raw):
