@@ -33,7 +33,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import latflow
-from latflow import shipped
+from latflow import data, shipped
 from latflow.axes import AXES
 from latflow.config import Config, choices, from_dict, to_dict
 from latflow.data.base import Corpus, DataSpec
@@ -127,9 +127,9 @@ class Run:
             raise LatflowError(
                 f"{folder / 'run.json'} has format {given!r}; this version of latflow reads format {FORMAT}"
             )
-        given, data = _read_json(folder / "config.json"), _read_json(folder / "data.json")
+        given, described = _read_json(folder / "config.json"), _read_json(folder / "data.json")
         try:
-            config, spec = from_dict(given), DataSpec.from_dict(data)
+            config, spec = from_dict(given), DataSpec.from_dict(described)
         except LatflowError as error:
             missing = _missing(about.get("needs"))
             what = f"needs {missing}" if missing else f"is damaged: {error}"
@@ -142,6 +142,12 @@ class Run:
             preset if isinstance(preset, str) else None,
             contents if isinstance(contents, dict) else {},
         )
+
+    def corpus(self, data_dir: str | None = None) -> Corpus:
+        """The data this run was trained on, as this machine has it, in `data_dir` if that is given."""
+        corpus = data.load(data.like(data.placed(self.config.data, data_dir), self.spec))
+        self.check_data(corpus)
+        return corpus
 
     def check_data(self, corpus: Corpus) -> None:
         """That the data here is what this run was trained on: symbols, lengths, and every sequence of every split."""
