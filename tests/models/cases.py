@@ -78,7 +78,7 @@ def small_model(name: str, spec: DataSpec, spread: float = 0.0, **sizes: int) ->
 
 def batch_of(x: torch.Tensor, lengths: list[int]) -> Batch:
     n = len(lengths)
-    return Batch(x, torch.tensor(lengths), torch.arange(n), torch.ones(n), n)
+    return Batch(x, torch.tensor(lengths), torch.arange(n), torch.ones(n))
 
 
 def strings(spec: DataSpec, texts: list[str]) -> Batch:
