@@ -142,7 +142,13 @@ CORPORA: Mapping[str, tuple[Diff, Mapping[str, Diff]]] = {
         MUSIC_ROWS,
     ),
     "nottingham": (
-        {**_MUSIC, "data.name": "nottingham", "train.batch_size": 8, "train.epochs": 60, "train.lr_decay": 60},
+        {
+            **_MUSIC,
+            "data.name": "nottingham",
+            "train.batch_size": 8,
+            "train.epochs": 60,
+            "train.lr_decay": 60,
+        },
         MUSIC_ROWS,
     ),
     "piano-midi": (

@@ -182,7 +182,9 @@ def dotted(config: Any, raw: Mapping[Any, Any], prefix: str = "") -> dict[str, A
     for name, value in raw.items():
         own = getattr(config, str(name), None)
         if isinstance(own, Choice) and isinstance(value, Mapping):
-            options = {f"{prefix}{name}.{option}": given for option, given in value.items() if option != "name"}
+            options = {
+                f"{prefix}{name}.{option}": given for option, given in value.items() if option != "name"
+            }
             found |= {f"{prefix}{name}": value.get("name", own.name), **options}
         elif is_dataclass(own) and isinstance(value, Mapping):
             found |= dotted(own, value, f"{prefix}{name}.")

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from latflow.shapes import Float
 
-
 Direction = Literal["forward", "inverse"]
 Step = Callable[..., tuple[Tensor, Tensor]]
 """(point, context) -> (image, log-det): one direction of a transform, ready to be called at every step of a pass."""
@@ -110,7 +109,9 @@ class Compose(Transform):
             raise ValueError(f"Compose needs transforms of one size, was given sizes {sizes}")
         contexts = {transform.context_size for transform in transforms} - {0, None}
         if len(contexts) > 1:
-            raise ValueError(f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}")
+            raise ValueError(
+                f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}"
+            )
         self.size = sizes[0]
         takes_any = any(transform.context_size is None for transform in transforms)
         self.context_size = next(iter(contexts), None if takes_any else 0)
@@ -124,7 +125,9 @@ class Compose(Transform):
 
     def stepper(self, direction):
         order = self.transforms if direction == "forward" else reversed(self.transforms)
-        steps = [(part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)]
+        steps = [
+            (part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)
+        ]
 
         def step(point: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
             total = point.new_zeros(point.shape[:-1])

@@ -230,7 +230,10 @@ def finished(tmp_path_factory):
             ["train", "hmm-af-af", "--model.prior.hidden.units", "4"],
             "one for each of the model.latent_size 8",
         ),
-        (["train", "hmm-af-af", "--model.prior.scalar.alpha", "1"], "model.prior.scalar.alpha is 1.0; it must lie above"),
+        (
+            ["train", "hmm-af-af", "--model.prior.scalar.alpha", "1"],
+            "model.prior.scalar.alpha is 1.0; it must lie above",
+        ),
         (["train", "hmm-af-af", "--model.embedding_size", "1000000"], "accepted: 1 to 100000"),
         (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
         (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "--config /nowhere.yaml: No such file"),
