@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from latflow import fast
+    from latflow.axes import register
     from latflow.training.run import load
     from latflow.use.export import save
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "load", "save"]
+__version__ = "0.2.0"
+__all__ = ["__version__", "fast", "load", "register", "save"]
+
+_WHERE = {"load": "latflow.training.run", "save": "latflow.use.export", "register": "latflow.axes"}
 
 
 def __getattr__(name: str) -> Any:
-    """`latflow.load` and `latflow.save` import torch when they are first used, so that `latflow --help` does not."""
-    if name == "load":
-        from latflow.training.run import load
-
-        return load
-    if name == "save":
-        from latflow.use.export import save
-
-        return save
+    """What needs torch is imported when it is first used, so that `latflow --help` does not."""
+    if name == "fast":
+        return import_module("latflow.fast")
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

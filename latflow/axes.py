@@ -87,6 +87,8 @@ class LayeredOptions:
     """Their units."""
     skip: bool = False
     """Let the context reach the scalar parameters directly too, not only through these units."""
+    dropout: float = ranged(0.0, 0, 1)
+    """On these units."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,9 @@ AXES: Mapping[str, Axis] = {
             "scalar",
             Entry("nlsq", "the paper's non-linear squared map", f"{_MAKE}:nlsq", NLSqOptions),
             Entry("affine", "a + b eps", f"{_MAKE}:affine", AffineOptions),
-            Entry("mixture", "the quantile map of a mixture of Gaussians", f"{_MAKE}:mixture", MixtureOptions),
+            Entry(
+                "mixture", "the quantile map of a mixture of Gaussians", f"{_MAKE}:mixture", MixtureOptions
+            ),
         ),
         Axis(
             "hidden",
@@ -234,7 +238,9 @@ AXES: Mapping[str, Axis] = {
         ),
         Axis(
             "posterior",
-            Entry("bilstm", "a BiLSTM over x, the paper's", f"{_MAKE}:bilstm_posterior", BiLSTMPosteriorOptions),
+            Entry(
+                "bilstm", "a BiLSTM over x, the paper's", f"{_MAKE}:bilstm_posterior", BiLSTMPosteriorOptions
+            ),
             Entry("codebook", "a Gaussian for each symbol", f"{_MAKE}:codebook", CodebookOptions),
         ),
         Axis(

@@ -26,7 +26,8 @@ class DataConfig:
     """Leave out longer sequences; unset: 288 for ptb, and an error beyond 20000 in a user's own lines of text or
     tokens. Not for hmm and chords, which draw their own lengths."""
     chunk: int = 0
-    """text: cut every N characters, line ends included; 0: one sequence per line."""
+    """text: cut every N characters, line ends included; 0: one sequence per line. text8, enwik8: every N
+    bytes; 0: 256."""
     valid_fraction: float = 0.1
     """Share of a user's own sequences held out for validation, unless files are named train, valid, test."""
     test_fraction: float = 0.1
@@ -45,6 +46,8 @@ class DataConfig:
     """midi: time steps in a quarter note, whatever the tempo."""
     steps_per_second: float | None = None
     """midi: a grid in seconds instead of beats; tempo changes then count."""
+    articulate: bool = False
+    """midi: a silent step before a note that is struck again, which otherwise becomes one held note."""
     transpose: int = 0
     """music, training only: shift each piece at random by up to this many semitones, and tell the model by how many."""
     transpose_zero: float = 0.3

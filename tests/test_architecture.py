@@ -61,11 +61,10 @@ def part_of(path: Path) -> str:
 
 
 def test_equations_know_no_speed():
-    """No word of kernels, prepared weights or allocators among the equations, and not too many lines."""
+    """No word of kernels, prepared weights or allocators among the equations."""
     files = list((PACKAGE / "flows").glob("*.py"))
     text = "".join(path.read_text(encoding="utf-8") for path in files)
     assert [word for word in ("numba", "kernels", "deferred", "mallopt") if word in text] == []
-    assert text.count("\n") < 2000
 
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))

@@ -146,8 +146,14 @@ def test_round_trip(name):
     [
         ({"modle": {}}, "unknown field modle"),
         ({"model": {"prior": {"layerz": 3}}}, "unknown field model.prior.layerz"),
-        ({"model": {"prior": {"layers": "3"}}}, "model.prior.hidden.layers is '3'; it must be a whole number"),
-        ({"model": {"prior": {"layers": True}}}, "model.prior.hidden.layers is True; it must be a whole number"),
+        (
+            {"model": {"prior": {"layers": "3"}}},
+            "model.prior.hidden.layers is '3'; it must be a whole number",
+        ),
+        (
+            {"model": {"prior": {"layers": True}}},
+            "model.prior.hidden.layers is True; it must be a whole number",
+        ),
         ({"model": {"prior": {"time": "maf"}}}, "model.prior.time is 'maf'; accepted: af, iaf, none"),
         (
             {"model": {"prior": {"raw_scale": [1, 2]}}},

@@ -15,6 +15,7 @@ from latflow.data.midi import load_midi
 from latflow.data.music import load_music
 from latflow.data.synthetic import draw_corpus
 from latflow.data.text import load_ptb, load_pydoc, load_text, load_tokens
+from latflow.data.wiki import WIKI, load_wiki
 from latflow.errors import LatflowError
 
 __all__ = ["CATALOGUE", "Batch", "Batches", "Corpus", "DataSpec", "Sequences", "collate", "load"]
@@ -25,6 +26,8 @@ CATALOGUE = {
     "nottingham": "folk tunes with chords, piano rolls",
     "piano-midi": "classical piano, piano rolls",
     "musedata": "orchestral and piano classics, piano rolls",
+    "text8": "English Wikipedia, 10^8 letters and spaces, in pieces of 256",
+    "enwik8": "English Wikipedia, 10^8 bytes with all markup, in pieces of 256",
     "pydoc": "sentences of the help topics of this Python, built in",
     "hmm": "a hidden-Markov language with known likelihoods, built in",
     "chords": "chord progressions over 88 notes with known likelihoods, built in",
@@ -51,6 +54,8 @@ def load(config: DataConfig) -> Corpus:
         corpus = load_pydoc(config)
     elif name == "ptb":
         corpus = load_ptb(fetch.find_or_download(name, config.data_dir), config)
+    elif name in WIKI:
+        corpus = load_wiki(name, fetch.find_or_download(name, config.data_dir)[0], config)
     elif name in fetch.CORPORA:
         corpus = load_music(name, fetch.find_or_download(name, config.data_dir)[0], config)
     else:

@@ -1,7 +1,7 @@
-"""The paper's corpora: where they are looked for, and how they are downloaded and checked.
+"""The named corpora: where they are looked for, and how they are downloaded and checked.
 
-One layout serves a data folder and the cache: ptb/{train,valid,test}.txt and music/NAME.json.gz or
-music/NAME.pickle.
+One layout serves a data folder and the cache: ptb/{train,valid,test}.txt, music/NAME.json.gz or
+music/NAME.pickle, and text8 or text8.zip, enwik8 or enwik8.zip.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _PTB = (
 _MUSIC = (
     "https://raw.githubusercontent.com/pyro-ppl/datasets/a32915c210878a1d4a36adcdc7d3448f89d5e4ee/polyphonic/"
 )
+_WIKI = "http://mattmahoney.net/dc/"
 
 
 def _ptb(split: str, size: int, sha256: str) -> KnownFile:
@@ -45,6 +46,13 @@ def _music(stem: str, json: tuple[int, str], pickle: tuple[int, str]) -> tuple[t
     return (
         (KnownFile(f"music/{stem}.json.gz", *json),),
         (KnownFile(f"music/{stem}.pickle", *pickle, url=f"{_MUSIC}{stem}.pickle"),),
+    )
+
+
+def _wiki(name: str, plain: str, archive: tuple[int, str]) -> tuple[tuple[KnownFile, ...], ...]:
+    return (
+        (KnownFile(name, 100_000_000, plain),),
+        (KnownFile(f"{name}.zip", *archive, url=f"{_WIKI}{name}.zip"),),
     )
 
 
@@ -75,6 +83,16 @@ CORPORA: dict[str, tuple[tuple[KnownFile, ...], ...]] = {
         "muse_data",
         (626659, "958cc1007a0222872132fd2138ea2969fbfe2cef3a1a42718e606c9d96bfac7a"),
         (31533329, "b109ebdb74b57c6cc245b31af0e19ac52c7ff1673ffb2ae5d1225dba60d6d3ec"),
+    ),
+    "text8": _wiki(
+        "text8",
+        "6e890197040d37d85beb962ae1f041ff1d9a9ca8d20c7d99c85027eebf51dca7",
+        (31344016, "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232"),
+    ),
+    "enwik8": _wiki(
+        "enwik8",
+        "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
+        (36445475, "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc"),
     ),
 }
 """For each corpus the sets of files that hold it, any one of which will do. The last is the one to

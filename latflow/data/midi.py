@@ -10,6 +10,9 @@ What is read, and how (`read_midi`):
   until it is released; "all notes off" and "all sound off" (123, 120) end them. A note-on with velocity 0 is
   a note-off. A note struck twice is ended first by the first note-off. A note never ended lasts to the end
   of the file.
+- Repeats. A roll knows only whether a note sounds, so a note struck again while or just as it ends is one held note
+  in it. With `articulate` the step before each such strike is silent, unless the strike before it is that step: notes
+  repeated every step need a finer grid.
 - Dropped: the percussion channel (10), where numbers are drums and not pitches, silently; notes outside
   21..108, and notes that end in the tick they begin in, with a remark.
 - Refused: files of type 2 (independent patterns without a common time), SMPTE time, damage of any kind, and
@@ -66,7 +69,7 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
     def rolls(part: str, group: list[Path]) -> Iterator[np.ndarray]:
         for file in track(group, "reading MIDI files"):
             try:
-                roll, said = _read(file, config.steps_per_beat, config.steps_per_second)
+                roll, said = _read(file, config.steps_per_beat, config.steps_per_second, config.articulate)
                 if not roll.any():
                     raise LatflowError(f"{file}: no notes between {LOWEST} and {LOWEST + NOTES - 1}")
             except LatflowError as error:
@@ -90,7 +93,7 @@ def load_midi(path: Path, config: DataConfig) -> Corpus:
     for part, found in parts.items():
         if config.labels == "folder":
             found = found.labelled(numbers[part])
-        parts[part] = found.select(np.flatnonzero(keep_lengths(found.lengths.tolist(), config, config.name)))
+        parts[part] = found.select(np.flatnonzero(keep_lengths(found.lengths, config, config.name)))
     corpus = assemble(config, "music", parts, (), files, names)
     return replace(corpus, left_out=tuple(refused))
 
@@ -103,10 +106,15 @@ def check_grid(steps_per_beat: int, steps_per_second: float | None) -> None:
         raise LatflowError(f"steps_per_second is {steps_per_second}; accepted: above 0, up to 1000")
 
 
-def read_midi(path: str | Path, steps_per_beat: int = 4, steps_per_second: float | None = None) -> np.ndarray:
+def read_midi(
+    path: str | Path,
+    steps_per_beat: int = 4,
+    steps_per_second: float | None = None,
+    articulate: bool = False,
+) -> np.ndarray:
     """A .mid file as a (T, 88) uint8 roll, T >= 1; see the head of this module for what becomes of what."""
     check_grid(steps_per_beat, steps_per_second)
-    roll, remarks = _read(Path(path), steps_per_beat, steps_per_second)
+    roll, remarks = _read(Path(path), steps_per_beat, steps_per_second, articulate)
     for remark in remarks:
         warnings.warn(remark, LatflowWarning, stacklevel=2)
     return roll
@@ -119,7 +127,9 @@ class _Event:
     message: Any
 
 
-def _read(path: Path, steps_per_beat: int, steps_per_second: float | None) -> tuple[np.ndarray, list[str]]:
+def _read(
+    path: Path, steps_per_beat: int, steps_per_second: float | None, articulate: bool
+) -> tuple[np.ndarray, list[str]]:
     """The roll, and remarks on what was dropped."""
     with readable(path):
         if path.stat().st_size > MOST_BYTES:
@@ -140,6 +150,11 @@ def _read(path: Path, steps_per_beat: int, steps_per_second: float | None) -> tu
     roll = np.zeros((length, NOTES), np.uint8)
     for note, on, off in spans:
         roll[on : max(off, on + 1), note - LOWEST] = 1
+    if articulate:
+        struck = {(on, note - LOWEST) for note, on, _ in spans}
+        for step, key in struck:  # the step before the first has none to end
+            if step and (step - 1, key) not in struck:
+                roll[step - 1, key] = 0
     return roll, remarks
 
 

@@ -93,10 +93,11 @@ def seeded_split(lengths: np.ndarray, config: DataConfig, smooth: bool, name: st
     return {"train": np.sort(train), "valid": np.sort(valid), "test": np.sort(test)}
 
 
-def keep_lengths(lengths: Sequence[int], config: DataConfig, where: str) -> np.ndarray:
+def keep_lengths(lengths: Sequence[int] | np.ndarray, config: DataConfig, where: str) -> np.ndarray:
     """Which sequences are short enough for max_length; those left out are counted in a warning."""
     limit = config.max_length
-    keep = np.asarray(lengths, np.int64) <= (limit or max(lengths, default=0))
+    given = np.asarray(lengths, np.int64)
+    keep = given <= limit if limit else np.ones(len(given), bool)
     if not keep.all():
         warnings.warn(
             f"{where}: {(~keep).sum()} of {len(keep)} sequences, longer than max_length {limit}, left out",
@@ -108,12 +109,10 @@ def keep_lengths(lengths: Sequence[int], config: DataConfig, where: str) -> np.n
 
 def short_enough(name: str, parts: dict[str, Sequences], config: DataConfig) -> dict[str, Sequences]:
     """The sequences of each split that max_length allows."""
-    kept = {
-        part: sequences.select(
-            np.flatnonzero(keep_lengths(sequences.lengths.tolist(), config, f"{name}, {part}"))
-        )
-        for part, sequences in parts.items()
-    }
+    kept = {}
+    for part, sequences in parts.items():
+        keep = keep_lengths(sequences.lengths, config, f"{name}, {part}")
+        kept[part] = sequences if keep.all() else sequences.select(np.flatnonzero(keep))
     for part, sequences in kept.items():
         if not len(sequences):
             raise LatflowError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,9 @@ def measure(config: DataConfig, batch_size: int = 15) -> dict[str, Any]:
 
 
 def _unpacked_size(path: Path) -> int:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return sum(member.file_size for member in archive.infolist())
     if path.suffix != ".gz":
         return path.stat().st_size
     return int.from_bytes(path.read_bytes()[-4:], "little")  # gzip ends with the size of what it holds

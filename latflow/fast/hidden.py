@@ -1,10 +1,10 @@
 """Twins of the layered flows: weights prepared for a serial pass, units computed once, whole stacks compiled.
 
-    path                                   applies to
-    prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
-    unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
-    all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
-    masked generation compiled             the maps of `MAPS`: an autoregressive flow without gradients
+path                                   applies to
+prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
+unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
+all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
+masked generation compiled             the maps of `MAPS`: an autoregressive flow without gradients
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class SerialStep:
         if (
             type(flow.scalar) is NLSq
             and self.skip is None
+            and not _drops(flow)
             and type(flow) in (Autoregressive, SplitCoupling, Elementwise)
             and compiled.layer_kernels(*flow.parameters()) is not None
         ):
@@ -106,6 +107,11 @@ def _prepared(weights: Weights) -> list[DeferredWeight]:
     return [defer(matrix, bias) for matrix, bias in zip(*weights, strict=True)]
 
 
+def _drops(flow: HiddenFlow) -> bool:
+    """Whether hidden units are dropped, which only the definition of a network does."""
+    return flow.training and flow.network(0).dropout > 0
+
+
 def _given(point: Tensor, context: Tensor | None) -> tuple[Tensor, ...]:
     return (point,) if context is None else (point, context)
 
@@ -117,6 +123,7 @@ def _can_generate(flow: HiddenFlow, eps: Tensor, context: Tensor | None = None) 
     return (
         type(flow) is Autoregressive
         and flow.skip_weight is None
+        and not _drops(flow)
         and type(flow.scalar) in MAPS
         and eps.ndim > 1
         and eps.numel() > 0
@@ -176,7 +183,7 @@ def _made(flow: HiddenFlow, layer: int) -> MADE:
     return network
 
 
-@Autoregressive.layer_forward.twin(lambda *_: True)
+@Autoregressive.layer_forward.twin(lambda flow, *_: not _drops(flow))
 def incremental_layer(
     flow: Autoregressive, layer: int, eps: Tensor, share: Share, weights: Weights
 ) -> tuple[Tensor, Tensor]:

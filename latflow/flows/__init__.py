@@ -4,6 +4,7 @@ What runs faster than it is written stands in `latflow.fast` and is chosen at on
 """
 
 from latflow.flows.context import Context, LSTMContext, PositionContext
+from latflow.flows.distribution import FlowDistribution, SequenceDistribution
 from latflow.flows.hidden import Autoregressive, Elementwise, HiddenFlow, SplitCoupling
 from latflow.flows.mixture import Mixture
 from latflow.flows.network import MADE, Conditioner
@@ -25,6 +26,7 @@ __all__ = [
     "Conditioner",
     "Context",
     "Elementwise",
+    "FlowDistribution",
     "HiddenFlow",
     "LSTMContext",
     "Layer",
@@ -36,6 +38,7 @@ __all__ = [
     "Raw",
     "Reading",
     "ScalarTransform",
+    "SequenceDistribution",
     "SequenceFlow",
     "SplitCoupling",
     "TiedMixture",

@@ -59,8 +59,8 @@ class LSTMContext(Context):
 
     The state before the first step is a function of the first step's position features, hence of T; the input of
     step t is its reading of y_t with the position features of step t+1, as in the authors' code. Dropout acts between
-    the layers and on the result, `input_dropout` on the reading. A condition of `condition_size` features is added, by a matrix each, to the
-    reading of every step and to the state before the first.
+    the layers and on the result, `input_dropout` on the reading. A condition of `condition_size` features is added, by
+    a matrix each, to the reading of every step and to the state before the first.
     """
 
     def __init__(

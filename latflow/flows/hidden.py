@@ -36,7 +36,7 @@ class HiddenFlow(Transform):
     """J layers; every scalar map in them sees the context, which is projected for all layers in one GEMM.
 
     With `skip` the context also reaches the raw parameters directly, not only through the hidden units, of which the
-    first dimensions of a masked network see few.
+    first dimensions of a masked network see few. `dropout` acts on the hidden units of the networks.
     """
 
     context_size: int  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -50,6 +50,7 @@ class HiddenFlow(Transform):
         units: int = 100,
         depth: int = 2,
         skip: bool = False,
+        dropout: float = 0.0,
     ):
         super().__init__()
         if size < 1 or layers < 1:
@@ -59,6 +60,8 @@ class HiddenFlow(Transform):
         self.size, self.layers, self.context_size, self.units = size, layers, context_size, units
         self.scalar = NLSq() if scalar is None else scalar
         self.networks = nn.ModuleList(self._network(layer % 2 == 1, units, depth) for layer in range(layers))
+        for network in self._all():
+            network.dropout = dropout
         self.context_weight = self.skip_weight = None
         if context_size:
             self.context_weight = nn.Parameter(torch.empty(layers * units, context_size))
@@ -76,7 +79,9 @@ class HiddenFlow(Transform):
         """The dimensions that a layer's network sees and those that the layer moves."""
 
     @abstractmethod
-    def layer_forward(self, layer: int, eps: Tensor, share: Share, weights: Weights) -> tuple[Tensor, Tensor]: ...
+    def layer_forward(
+        self, layer: int, eps: Tensor, share: Share, weights: Weights
+    ) -> tuple[Tensor, Tensor]: ...
 
     def layer_inverse(self, layer: int, z: Tensor, share: Share, weights: Weights) -> tuple[Tensor, Tensor]:
         return self._move("inverse", layer, z, share, weights)
@@ -231,9 +236,7 @@ class Elementwise(HiddenFlow):
     """z_d = s(eps_d; raw_d(context)), J times: no dependence across H (section 6.1, "- AF hidden")."""
 
     def _network(self, reverse: bool, units: int, depth: int) -> Conditioner:
-        return Conditioner(
-            0, self.size, self.scalar.n_params, units, depth, self.scalar.start(self.size)
-        )
+        return Conditioner(0, self.size, self.scalar.n_params, units, depth, self.scalar.start(self.size))
 
     def dimensions(self, reverse: bool) -> tuple[slice, slice]:
         return slice(0, 0), slice(0, self.size)

@@ -41,8 +41,10 @@ class Conditioner(nn.Module):
 
     The outputs are laid out with the parameter axis first and viewed with it last, so that taking one parameter of
     all outputs reads contiguous memory. `start` (outputs, n_params) is where the bias of the outputs begins; zeros
-    if it is not given.
+    if it is not given. Dropout acts on the hidden units.
     """
+
+    dropout = 0.0
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class Conditioner(nn.Module):
         y = linear(y, matrices[0], biases[0])
         y = y if hidden is None else y + hidden
         for matrix, bias in zip(matrices[1:], biases[1:], strict=True):
-            y = linear(F.relu(y), matrix, bias)
+            y = linear(F.dropout(F.relu(y), self.dropout, self.training), matrix, bias)
         return self.parameters_last(y)
 
     def parameters_last(self, flat: Float[Tensor, "*n k"]) -> Float[Tensor, "*n outputs p"]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from latflow.shapes import Float
 
-
 Direction = Literal["forward", "inverse"]
 Step = Callable[..., tuple[Tensor, Tensor]]
 """(point, context) -> (image, log-det): one direction of a transform, ready to be called at every step of a pass."""
@@ -52,8 +51,19 @@ class Transform(nn.Module, ABC):
     def log_prob(
         self, z: Float[Tensor, "*n h"], context: Float[Tensor, "*n c"] | None = None
     ) -> Float[Tensor, "*n"]:
-        """log p_Z(z) = log N(f^-1(z); 0, I) + log |det df^-1/dz|: the change of variables (section 3)."""
-        return change_of_variables(z, *self.inverse(z, context))
+        """log p_Z(z) = log N(f^-1(z); 0, I) + log |det df^-1/dz|: the change of variables (section 3).
+
+        Slopes are exponentials of what networks make of z, and layers of them grow beyond the numbers. Where
+        log p_Z(z) is further down than the root of the largest number, no derivative can be told: it is a
+        constant there, often -inf, with gradient zero.
+        """
+        log_p = change_of_variables(z, *self.inverse(z, context))
+        beyond = log_p.detach() < -math.sqrt(torch.finfo(log_p.dtype).max)
+        if not (log_p.requires_grad and bool(beyond.any())):
+            return log_p
+        z = z.masked_fill(beyond[..., None], 0)
+        context = None if context is None else context.masked_fill(beyond[..., None], 0)
+        return torch.where(beyond, log_p.detach(), change_of_variables(z, *self.inverse(z, context)))
 
     @torch.no_grad()
     def sample(
@@ -99,7 +109,9 @@ class Compose(Transform):
             raise ValueError(f"Compose needs transforms of one size, was given sizes {sizes}")
         contexts = {transform.context_size for transform in transforms} - {0, None}
         if len(contexts) > 1:
-            raise ValueError(f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}")
+            raise ValueError(
+                f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}"
+            )
         self.size = sizes[0]
         takes_any = any(transform.context_size is None for transform in transforms)
         self.context_size = next(iter(contexts), None if takes_any else 0)
@@ -113,7 +125,9 @@ class Compose(Transform):
 
     def stepper(self, direction):
         order = self.transforms if direction == "forward" else reversed(self.transforms)
-        steps = [(part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)]
+        steps = [
+            (part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)
+        ]
 
         def step(point: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
             total = point.new_zeros(point.shape[:-1])

@@ -63,7 +63,9 @@ class LatentSequenceModel(SequenceModel):
 
     def _terms(self, x: Tensor, packing: Packing, samples: int) -> tuple[Tensor, Tensor]:
         draw = self.draw(packing.pack(x), packing, samples)
-        return _per_sample(draw.log_emission, draw.packing), _per_sample(draw.log_q - draw.log_p, draw.packing)
+        return _per_sample(draw.log_emission, draw.packing), _per_sample(
+            draw.log_q - draw.log_p, draw.packing
+        )
 
     def _sample(self, packing, temperature, argmax, generator):
         z = self.prior.sample_rows(packing, temperature, generator)
@@ -101,7 +103,10 @@ class LatentSequenceModel(SequenceModel):
         """
         if steps < 2:
             raise ValueError(f"a way has two ends at least, not {steps}")
-        eps = [self.prior.inverse(self.encode(one), one.lengths)[0][0, : int(one.lengths[0])] for one in (first, last)]
+        eps = [
+            self.prior.inverse(self.encode(one), one.lengths)[0][0, : int(one.lengths[0])]
+            for one in (first, last)
+        ]
         found = []
         for k in range(steps):
             theta, share = 0.5 * math.pi * k / (steps - 1), k / (steps - 1)

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import io
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from latflow.config import DataConfig
 from latflow.data import fetch, load
 from latflow.data.fetch import KnownFile
+from latflow.data.stats import measure
+from latflow.data.wiki import load_wiki
 from latflow.errors import LatflowError
 
 CONTENT = {split: f"the {split} set\nhas two lines\n".encode() * 400 for split in ("train", "valid", "test")}
@@ -192,10 +195,82 @@ def test_files_that_are_not_the_known_ones_are_refused(
         load(DataConfig("ptb", data_dir=str(tmp_path)))
 
 
-def test_the_addresses_are_pinned_to_a_commit() -> None:
+def test_the_addresses_are_pinned_to_a_commit_or_to_an_archive_that_never_changes() -> None:
     for alternatives in fetch.CORPORA.values():
         for file in alternatives[-1]:
-            assert file.url.startswith("https://raw.githubusercontent.com/")
-            assert len(file.url.split("/")[5]) == 40
+            if not file.url.startswith("http://mattmahoney.net/dc/"):
+                assert file.url.startswith("https://raw.githubusercontent.com/")
+                assert len(file.url.split("/")[5]) == 40
             assert file.url.endswith(file.path.split("/")[-1])
             assert len(file.sha256) == 64
+
+
+WIKI = {
+    "text8": b" anarchism originated as a term of abuse" * 25,
+    "enwik8": "<page> é ü \u2019 &amp;\n".encode() * 40,
+}
+
+
+def zipped(name: str) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(name), WIKI[name])
+    return stream.getvalue()
+
+
+def offer_wiki(monkeypatch: pytest.MonkeyPatch, name: str, base: str) -> None:
+    archive = zipped(name)
+    monkeypatch.setitem(CONTENT, f"{name}.zip", archive)
+    plain = KnownFile(name, len(WIKI[name]), hashlib.sha256(WIKI[name]).hexdigest())
+    packed = KnownFile(f"{name}.zip", len(archive), hashlib.sha256(archive).hexdigest(), f"{base}/{name}.zip")
+    monkeypatch.setitem(fetch.CORPORA, name, ((plain,), (packed,)))
+
+
+@pytest.mark.parametrize("name", WIKI)
+@pytest.mark.parametrize("chunk", [0, 7, 10**6])
+def test_the_wikipedias_are_split_by_bytes_and_lose_none(
+    address: str, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, chunk: int
+) -> None:
+    offer_wiki(monkeypatch, name, f"{address}/ok")
+    corpus = load(DataConfig(name, chunk=chunk, smooth_lengths=True))
+    assert files_in(cache) == [f"{name}.zip"]
+    spec, whole = corpus.spec, WIKI[name]
+    assert spec.symbols == tuple(sorted(set(whole.decode("latin-1"))))
+    assert (spec.kind, spec.unknown) == ("text", False)
+    found = {s: "".join(map(spec.decode, x)).encode("latin-1") for s, x in corpus.splits.items()}
+    assert b"".join(found.values()) == whole
+    n = len(whole)
+    assert [len(part) for part in found.values()] == [
+        n * 90 // 100,
+        n * 95 // 100 - n * 90 // 100,
+        n - n * 95 // 100,
+    ]
+    for sequences in corpus.splits.values():
+        assert set(sequences.lengths[:-1].tolist()) <= {chunk or 256}
+        assert sequences.lengths[-1] <= (chunk or 256)
+
+
+def test_the_known_sizes_give_the_splits_of_the_literature() -> None:
+    for name in WIKI:
+        size = fetch.CORPORA[name][0][0].size
+        assert (size * 90 // 100, size * 95 // 100 - size * 90 // 100) == (90_000_000, 5_000_000)
+
+
+def test_a_wikipedia_that_lies_there_unpacked_is_not_downloaded(
+    address: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer_wiki(monkeypatch, "text8", f"{address}/ok")
+    there = tmp_path / "data" / "text8"
+    there.parent.mkdir()
+    there.write_bytes(WIKI["text8"])
+    corpus = load(DataConfig("text8", data_dir=str(there.parent), chunk=5))
+    assert corpus.files == (str(there),)
+    assert Server.requests == []
+    assert measure(DataConfig("text8", data_dir=str(there.parent), chunk=5))["data_bytes"] == 1000
+    fetch.download("text8", cache)
+    assert measure(DataConfig("text8", chunk=5))["data_bytes"] == 1000  # unpacked, not the archive's own size
+    there.write_bytes(WIKI["text8"][::-1])
+    with pytest.raises(LatflowError, match="sha256 differs"):
+        load(DataConfig("text8", data_dir=str(there.parent)))
+    with pytest.raises(LatflowError, match="not an archive that holds enwik8"):
+        load_wiki("enwik8", cache / "text8.zip", DataConfig("enwik8"))

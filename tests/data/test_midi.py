@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from latflow.config import DataConfig
 from latflow.data import load
 from latflow.data.midi import read_midi, write_midi
+from latflow.data.stats import describe
 from latflow.errors import LatflowError, LatflowWarning
 
 Message, Meta = mido.Message, mido.MetaMessage
@@ -134,6 +135,42 @@ def test_notes_struck_twice_notes_without_end_and_velocity_0(tmp_path: Path) -> 
     assert steps(read_midi(save(tmp_path / "c.mid", silent))) == [[60], [60], [], []]
 
 
+def test_repeated_notes_are_kept_apart_if_asked(tmp_path: Path) -> None:
+    legato = [on(60), on(64), off(60, 240), on(60), off(60, 240), off(64)]
+    path = save(tmp_path / "a.mid", legato)
+    assert steps(read_midi(path)) == [[60, 64]] * 4
+    assert steps(read_midi(path, articulate=True)) == [[60, 64], [64], [60, 64], [60, 64]]
+    every = [on(60), off(60, 120), on(60), off(60, 120), on(60), off(60, 240), on(60), off(60, 120)]
+    path = save(tmp_path / "b.mid", every)  # two strikes a step apart cannot be told apart on this grid
+    assert steps(read_midi(path, articulate=True)) == [[60], [60], [60], [], [60]]
+    assert steps(read_midi(path, 8, articulate=True)) == [
+        [60],
+        [],
+        [60],
+        [],
+        [60],
+        [60],
+        [60],
+        [],
+        [60],
+        [60],
+    ]
+    over = save(tmp_path / "c.mid", [on(60), on(60, 240), off(60, 120), off(60, 120)])  # two voices
+    assert steps(read_midi(over, articulate=True)) == [[60], [], [60], [60]]
+    (tmp_path / "folder").mkdir()
+    for i in range(4):
+        save(tmp_path / "folder" / f"{i}.mid", legato)
+    corpus = load(DataConfig(f"midi:{tmp_path / 'folder'}", articulate=True))
+    assert steps(corpus.splits["test"][0]) == [[60, 64], [64], [60, 64], [60, 64]]
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rolls)
+def test_what_was_written_is_articulate_already(tmp_path: Path, roll: np.ndarray) -> None:
+    write_midi(tmp_path / "a.mid", roll)
+    assert np.array_equal(read_midi(tmp_path / "a.mid", articulate=True), roll)
+
+
 def test_notes_outside_the_piano_and_of_no_length_are_dropped_and_counted(tmp_path: Path) -> None:
     path = save(tmp_path / "a.mid", [on(60), off(60, 120)], [on(20), on(109), off(20, 120), off(109)])
     with pytest.warns(LatflowWarning, match=r"a\.mid: 2 notes outside 21\.\.108 dropped \(track 2\)"):
@@ -190,6 +227,9 @@ def test_a_folder_is_read_around_its_bad_files(tmp_path: Path) -> None:
     (tmp_path / "broken.midi").write_bytes(raw(GOOD)[:-5])
     with pytest.warns(LatflowWarning, match=r"1 files left out: .*broken\.midi: track 1 is cut off"):
         corpus = load(DataConfig(f"midi:{tmp_path}"))
+    (left_out,) = corpus.left_out
+    assert left_out.startswith(f"{tmp_path / 'broken.midi'}: track 1 is cut off")
+    assert describe(corpus)["left_out"] == [left_out]
     found = sorted((x for s in corpus.splits.values() for x in s), key=len)
     assert all(np.array_equal(a, b) for a, b in zip(found, whole, strict=True))
     assert corpus.spec.kind == "music"

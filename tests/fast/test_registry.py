@@ -1,0 +1,240 @@
+"""Every twin against its definition: values, gradients and, where something is drawn, the same draw from the same seed.
+
+A case is the arguments of a call and what is to be compared of its result. The walk goes through the registry, so that
+a twin without a case fails, and so does one that no case ever chose.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from latflow.fast import compiled
+from latflow.fast.linear import defer
+from latflow.flows import (
+    LSTM,
+    Affine,
+    Autoregressive,
+    Elementwise,
+    Layer,
+    Mixture,
+    NLSq,
+    Packing,
+    Positions,
+    SplitCoupling,
+)
+from latflow.flows.hidden import Share
+from latflow.flows.seam import REGISTRY, active
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
+from tests.models.cases import TINY, evolve, small_model, text_spec
+
+active()
+pytest.importorskip("numba", reason="without numba the compiled twins do not run")
+
+DTYPES = (torch.float32, torch.float64)
+
+
+class Case(NamedTuple):
+    args: tuple
+    use: Callable[[Any], Any] = lambda result: result
+    """From what the definition returns to tensors."""
+    parameters: nn.Module | None = None
+    """Whose gradients are compared beside those of the arguments."""
+    grads: tuple[bool, ...] = (True, False)
+
+
+def spread(module: nn.Module, dtype: torch.dtype, std: float = 0.4) -> Any:
+    module = module.to(dtype)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=std)
+    return module
+
+
+def linear_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for width in (3, 40):
+        layer = spread(nn.Linear(width, 5), dtype)
+        yield Case((torch.randn(7, width, dtype=dtype), layer.weight, layer.bias), parameters=layer)
+
+
+def flows(dtype: torch.dtype) -> Iterator[tuple[Any, Tensor, Tensor | None]]:
+    scalars = (NLSq(scale=(0.4, 0.3, 0.4)), Affine(0.4), Mixture(2))
+    for kind in (Autoregressive, SplitCoupling, Elementwise):
+        for scalar in scalars:
+            for context_size, skip in ((4, False), (4, True), (0, False)):
+                flow = spread(kind(5, 2, scalar, context_size, units=8, skip=skip), dtype, 0.2)
+                context = torch.randn(6, context_size, dtype=dtype) if context_size else None
+                yield flow, torch.randn(6, 5, dtype=dtype), context
+
+
+def forward_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for flow, eps, context in flows(dtype):
+        yield Case((flow, eps, context), parameters=flow)
+
+
+def stepper_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for flow, point, context in flows(dtype):
+        for direction in ("forward", "inverse"):
+
+            def steps(step, point=point, context=context):
+                first, logdet = step(point, context)
+                second, more = step(0.1 * first + 0.1, context)
+                return first, logdet, second, more
+
+            yield Case((flow, direction), steps, flow)
+
+
+def layer_forward_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for scalar in (NLSq(), Affine(), Mixture(3)):
+        flow = spread(Autoregressive(4, 2, scalar, units=8), dtype, 0.3)
+        for layer, weights in enumerate(flow.weights()):
+            yield Case((flow, layer, torch.randn(3, 4, dtype=dtype), Share(), weights))
+
+
+def whole_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for lengths in ([3, 5, 1], [9, 9]):
+        packing = Packing(torch.tensor(lengths), samples=2)
+        for both in (False, True):
+            lstm = spread(LSTM(4, 6, 1, bidirectional=both), dtype)
+            positions = Positions(20, lstm.gate_size, 0.5).to(dtype)
+            features = positions(packing.places.step, packing.places.remaining).detach().requires_grad_()
+            state = [torch.randn(packing.active[0], 6, dtype=dtype) for _ in range(2)]
+            for given in (features, None):
+                x = torch.randn(packing.rows, 4, dtype=dtype)
+                yield Case((lstm, 0, x, packing, given, *state), parameters=lstm)
+
+
+def lstm_stepper_cases(dtype: torch.dtype) -> Iterator[Case]:
+    lstm = spread(LSTM(4, 6, 2), dtype)
+    x, features = torch.randn(3, 5, 4, dtype=dtype), torch.randn(3, 5, 24, dtype=dtype)
+    state = [(torch.randn(5, 6, dtype=dtype), torch.randn(5, 6, dtype=dtype)) for _ in range(2)]
+
+    def steps(step):
+        now, outputs = state, []
+        for t in range(3):
+            output, now = step(x[t], now, features[t])
+            outputs.append(output)
+        return torch.stack(outputs)
+
+    yield Case((lstm,), steps, lstm)
+
+
+def cell_cases(dtype: torch.dtype) -> Iterator[Case]:
+    yield Case((3 * torch.randn(4, 24, dtype=dtype), torch.randn(4, 6, dtype=dtype)))
+
+
+def reading_cases(dtype: torch.dtype) -> Iterator[Case]:
+    layer = spread(Layer(3, 5), dtype)
+    y = torch.randn(4, 3, dtype=dtype)
+    yield Case((layer,), lambda read: torch.stack([read(y), read(2 * y)]), layer)
+
+
+def head_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for symbols in ("abc", "abcdefghijklmnopqrstuvwxyz"):
+        model = spread(small_model("af-af", text_spec(symbols)), dtype)
+        assert isinstance(model, LatentSequenceModel)
+        packing = Packing(torch.tensor([6, 2, 5]))
+        z, past, future = (torch.randn(packing.rows, n, dtype=dtype) for n in (3, 8, 8))
+        yield Case((model.emission, z, past, future, model.alphabet, packing), parameters=model.emission)
+
+
+def score_cases(dtype: torch.dtype) -> Iterator[Case]:
+    model = spread(small_model("lstm", text_spec()), dtype)
+    yield Case((model, torch.randn(40, 8, dtype=dtype)), parameters=model)
+
+
+def sample_cases(dtype: torch.dtype) -> Iterator[Case]:
+    model = spread(build(evolve(TINY, {"kind": "lstm"}), text_spec("abcde", 9)), torch.float64)
+    assert isinstance(model, LSTMLanguageModel)
+    for argmax in (False, True):
+        yield Case((model, Packing(torch.tensor([4, 9, 1])), 0.7, argmax, None), grads=(False,))
+
+
+CASES: dict[str, Callable[[torch.dtype], Iterator[Case]]] = {
+    "linear": linear_cases,
+    "HiddenFlow.forward": forward_cases,
+    "HiddenFlow.stepper": stepper_cases,
+    "Autoregressive.layer_forward": layer_forward_cases,
+    "LSTM.whole": whole_cases,
+    "LSTM.stepper": lstm_stepper_cases,
+    "lstm_cell": cell_cases,
+    "Layer.stepper": reading_cases,
+    "BiLSTMEmission.head_scores": head_cases,
+    "LSTMLanguageModel.scores": score_cases,
+    "LSTMLanguageModel._sample": sample_cases,
+}
+# Sums of up to a hundred terms; kernels that compute a tanh as a quotient of polynomials, to 3e-7.
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9}
+
+
+def test_every_definition_has_cases():
+    assert CASES.keys() == REGISTRY.keys()
+
+
+def results(function: Callable, case: Case, grad: bool) -> list[Tensor]:
+    """Values, then gradients of a weighted sum of them, from the same seed."""
+    args = [
+        a.detach().clone().requires_grad_(grad) if isinstance(a, Tensor) and a.is_floating_point() else a
+        for a in case.args
+    ]
+    torch.manual_seed(3)
+    with torch.set_grad_enabled(grad):
+        found = case.use(function(*args))
+        found = list(found) if isinstance(found, tuple) else [found]
+        if not grad:
+            return found
+        torch.manual_seed(4)
+        loss = sum((value * torch.randn_like(value)).sum() for value in found)
+        inputs = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+        inputs += list(case.parameters.parameters()) if case.parameters is not None else []
+        grads = torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)  # type: ignore[arg-type]
+    return [*(value.detach() for value in found), *grads]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_twins_give_the_numbers_of_their_definition(name):
+    definition = REGISTRY[name]
+    chosen = set()
+    for dtype in DTYPES:
+        torch.manual_seed(0)
+        for case in CASES[name](dtype):
+            for grad in case.grads:
+                with torch.set_grad_enabled(grad):
+                    twin = definition.chosen(*case.args)
+                chosen.add(twin)
+                found, expected = results(twin, case, grad), results(definition.definition, case, grad)
+                torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    missed = {twin.name for twin in definition.twins if twin.function not in chosen} - {"step_linear"}
+    assert not missed, f"no case chose {missed}"
+
+
+def test_prepared_weights_multiply_as_weights_do():
+    """`step_linear` takes what only `defer` makes."""
+    layer = nn.Linear(3, 4)
+    x = torch.randn(2, 3)
+    found = REGISTRY["linear"](x, defer(layer.weight, layer.bias), None)
+    torch.testing.assert_close(found, layer(x))
+
+
+def test_off_leaves_the_definitions(monkeypatch):
+    from latflow.fast import off
+
+    cell = REGISTRY["lstm_cell"]
+    gates, c = torch.randn(2, 8), torch.randn(2, 2)
+    assert cell.chosen(gates, c) is not cell.definition
+    with off():
+        assert cell.chosen(gates, c) is cell.definition
+    monkeypatch.setenv("LATFLOW_FAST", "off")
+    assert cell.chosen(gates, c) is cell.definition
+
+
+def test_a_map_without_kernels_has_the_paths_that_do_not_depend_on_it():
+    flow = Autoregressive(3, 2, Mixture(2), units=8)
+    assert REGISTRY["HiddenFlow.stepper"].chosen(flow, "forward").__name__ == "serial_step"
+    layer = REGISTRY["Autoregressive.layer_forward"].chosen(
+        flow, 0, torch.randn(2, 3), Share(), flow.weights()[0]
+    )
+    assert layer.__name__ == "incremental_layer"
+    assert compiled.AVAILABLE
