@@ -79,6 +79,21 @@ TITLES: Mapping[str, str] = {
     "af-none-affine": "AF in time, no dependence across hidden, affine, codebook",
 }
 
+LABELS: Mapping[str, str] = {
+    "lstm": "LSTM",
+    "af-only": "AF-only",
+    "af-af": "AF / AF, tied",
+    "af-af-mixture": "AF / AF, mixtures",
+    "af-scf": "AF / SCF, mixtures",
+    "iaf-af": "IAF / AF, mixtures",
+    "iaf-scf": "IAF / SCF, mixtures",
+    "af-af-nlsq": "AF / AF, NLSq",
+    "af-af-affine": "AF / AF, affine",
+    "af-none-mixture": "AF / -, mixtures",
+    "af-none-affine": "AF / -, affine",
+}
+"""As the tables print them."""
+
 _PTB: Diff = {
     **CODEBOOK,
     "data.name": "ptb",

@@ -123,7 +123,7 @@ def random_batch(spec: DataSpec, size: int, length: int) -> Batch:
         x = torch.randint(0, spec.size, (size, length))
     else:
         x = (torch.rand(size, length, spec.size) < 0.05).float()
-    return Batch(x, torch.full((size,), length), torch.arange(size), torch.ones(size), size)
+    return Batch(x, torch.full((size,), length), torch.arange(size), torch.ones(size))
 
 
 def training_step(

@@ -21,7 +21,6 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from latflow import data
     from latflow.fast.memory import keep_freed_memory
     from latflow.presets import PRESETS
     from latflow.progress import counting
@@ -34,8 +33,7 @@ def run(args: argparse.Namespace) -> int:
     made = Run.open(args.folder)
     with join(args.device) as world:
         model = made.model(args.weights).to(world.device)
-        corpus = data.load(data.placed(made.config.data, args.data_dir))
-        made.check_data(corpus)
+        corpus = made.corpus(args.data_dir)
         with counting("evaluating, batches", quiet=not world.main) as tell:
             metrics = evaluate(
                 model,

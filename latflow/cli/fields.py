@@ -17,6 +17,7 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from latflow.axes import AXES, Choice
 from latflow.config import Config, evolve, flatten, from_dict, to_dict
 from latflow.errors import LatflowError
 
@@ -34,19 +35,41 @@ def add_fields(
     A word is kept as it is typed, under the dotted name, for `read_words`; of what is not typed there is nothing.
     """
     docs, added = field_docs(Config()), []
-    for name, default in flatten(Config()).items():
+    for name, (default, of) in _all_fields().items():
         if not name.startswith(prefix) or name in leave_out:
             continue
         shown = "" if default is None else f" ({_typed(default)})"
+        choice = f" [{', '.join(of)}]" if of else ""
         parser.add_argument(
             spelt(name),
             dest=name,
             metavar=_metavar(_hint(name)),
             default=argparse.SUPPRESS,
-            help=(" ".join(docs.get(name, "").split()) + shown).strip().replace("%", "%%"),
+            help=(" ".join(docs.get(name, "").split()) + choice + shown).strip().replace("%", "%%"),
         )
         added.append(name)
     return added
+
+
+def _all_fields() -> dict[str, tuple[Any, list[str]]]:
+    """Every dotted field and its default, the options of choices that the default config does not make among them,
+    and of a choice or an option of some choices the names."""
+    flat = flatten(Config())
+    places = {f"model.{axis}": axis for axis in ("posterior", "emission")}
+    places |= {f"model.prior.{axis}": axis for axis in AXES if f"model.prior.{axis}" in flat}
+    found: dict[str, tuple[Any, list[str]]] = {}
+    for name, default in flat.items():
+        if name not in places:
+            if name.rpartition(".")[0] not in places:
+                found[name] = (default, [])
+            continue
+        axis = AXES[places[name]]
+        found[name] = (default, list(axis))
+        for entry in axis.values():
+            for option, value in flatten(entry.options()).items():
+                before = found.get(f"{name}.{option}", (value, []))
+                found[f"{name}.{option}"] = (before[0], [*before[1], entry.name])
+    return found
 
 
 def field_docs(config: Any, prefix: str = "") -> dict[str, str]:
@@ -62,10 +85,16 @@ def field_docs(config: Any, prefix: str = "") -> dict[str, str]:
             and isinstance(below.value, ast.Constant)
         ):
             found[f"{prefix}{above.target.id}"] = str(below.value.value)
+    for base in type(config).__mro__[1:]:
+        if is_dataclass(base):
+            found = field_docs(base(), prefix) | found
     for field in fields(config):
-        value = getattr(config, field.name)
-        if is_dataclass(value):
-            found |= field_docs(value, f"{prefix}{field.name}.")
+        value, name = getattr(config, field.name), f"{prefix}{field.name}"
+        if isinstance(value, Choice):
+            for entry in AXES[value.axis].values():
+                found |= field_docs(entry.options(), f"{name}.")
+        elif is_dataclass(value):
+            found |= field_docs(value, f"{name}.")
     return found
 
 
@@ -152,7 +181,10 @@ def dotted(config: Any, raw: Mapping[Any, Any], prefix: str = "") -> dict[str, A
     found: dict[str, Any] = {}
     for name, value in raw.items():
         own = getattr(config, str(name), None)
-        if is_dataclass(own) and isinstance(value, Mapping):
+        if isinstance(own, Choice) and isinstance(value, Mapping):
+            options = {f"{prefix}{name}.{option}": given for option, given in value.items() if option != "name"}
+            found |= {f"{prefix}{name}": value.get("name", own.name), **options}
+        elif is_dataclass(own) and isinstance(value, Mapping):
             found |= dotted(own, value, f"{prefix}{name}.")
         else:
             found[f"{prefix}{name}"] = value
@@ -180,7 +212,7 @@ def changed(base: Config, values: Mapping[str, Any]) -> Config:
 
 def _near(values: Mapping[str, Any], message: str) -> str:
     """Of a field that the message is about and that the default config does not have, those spelt like it."""
-    known = flatten(Config())
+    known = _all_fields()
     for name in values:
         if name not in known and name.rpartition(".")[2] in message:
             near = get_close_matches(name, known, 3)
@@ -194,9 +226,17 @@ def _near(values: Mapping[str, Any], message: str) -> str:
 def _hint(name: str) -> Any:
     """The type of a dotted field; None of one that the default config does not have."""
     hint: Any = Config
+    axis: str | None = None
     for part in name.split("."):
-        hint = get_type_hints(hint).get(part) if is_dataclass(hint) else None
-    return hint
+        if hint is Choice and axis is not None:
+            options = (get_type_hints(entry.options) for entry in AXES[axis].values())
+            hint = next((hints[part] for hints in options if part in hints), None)
+        elif isinstance(hint, type) and is_dataclass(hint):
+            axis = next((f.metadata.get("axis") for f in fields(hint) if f.name == part), None)
+            hint = get_type_hints(hint).get(part)
+        else:
+            hint = None
+    return str if hint is Choice else hint
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:

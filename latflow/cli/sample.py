@@ -17,6 +17,7 @@ def add(commands: Any) -> None:
     command.add_argument("--length", type=int, metavar="T", help="steps of each; unset: drawn from p(T)")
     command.add_argument("--temperature", type=float, default=1.0, metavar="t", help="scale of the noise (1)")
     command.add_argument("--argmax", action="store_true", help="the most likely x given z, not a draw")
+    command.add_argument("--label", metavar="NAME", help="all of this label, for a model that knows labels")
     command.add_argument("--seed", type=int, default=0, help="the same seed draws the same (0)")
     command.add_argument("--out", metavar="FILE", help="write here; music: .mid, .wav and .png of that name")
     command.set_defaults(run=run)
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
             temperature=args.temperature,
             argmax=args.argmax,
             seed=args.seed,
+            label=args.label,
             progress=tell,
         )
     out = args.out

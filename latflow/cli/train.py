@@ -15,12 +15,19 @@ from latflow.errors import LatflowError
 def add(commands: Any) -> None:
     command = commands.add_parser(
         "train",
-        help="train a preset, or go on with a run",
-        usage="latflow train PRESET [--config FILE] [--any.field VALUE ...] [--run DIR] | latflow train --resume RUN",
-        description="Train a preset (latflow presets), a config file, or go on with a run that was interrupted.",
+        help="train on your own data, train a preset, or go on with a run",
+        usage="latflow train PRESET|DATA [--config FILE] [--any.field VALUE ...] [--run DIR] | latflow train --resume RUN",
+        description="Train a preset (latflow presets), a config file, or go on with a run that was interrupted. With "
+        "data of your own (text:PATH, midi:DIR, tokens:FILE) instead of a preset, a codebook flow is chosen whose sizes "
+        "and training follow from how much data there is.",
         allow_abbrev=False,
     )
-    command.add_argument("preset", nargs="?", metavar="PRESET", help="a name from `latflow presets`")
+    command.add_argument(
+        "preset",
+        nargs="?",
+        metavar="PRESET|DATA",
+        help="a name from `latflow presets`, or text:PATH, midi:DIR, tokens:FILE",
+    )
     command.add_argument(
         "--config",
         action="append",
@@ -52,9 +59,11 @@ def add(commands: Any) -> None:
 def config_of(args: argparse.Namespace) -> Config:
     """The preset, then the files, then the options."""
     if args.preset is None and not args.config:
-        raise LatflowError("train what? give a preset (latflow presets), --config FILE or --resume RUN")
+        raise LatflowError("train what? give a preset (latflow presets), data of your own (text:PATH, midi:DIR, tokens:FILE), --config FILE or --resume RUN")
     config = None
-    if args.preset is not None:
+    if is_data(args.preset):
+        config = chosen_for(args)
+    elif args.preset is not None:
         from latflow.presets import find
 
         config = find(args.preset).config
@@ -62,6 +71,25 @@ def config_of(args: argparse.Namespace) -> Config:
         raw = read_file(path)
         config = from_dict(raw) if config is None else changed(config, dotted(config, raw))
     return changed(config or Config(), read_words(args.fields))
+
+
+def is_data(word: str | None) -> bool:
+    """Whether the word names data of the user's own, not a preset."""
+    return word is not None and ":" in word
+
+
+def chosen_for(args: argparse.Namespace) -> Config:
+    """A config for the user's own data, which is read for it; said in a line."""
+    from latflow import data
+    from latflow.training.recommend import described, recommended
+
+    own = {name: word for name, word in args.fields.items() if name.startswith("data.")}
+    config = changed(Config(), {**read_words(own), "data.name": args.preset})
+    corpus = data.load(config.data)
+    config = recommended(config.data, corpus)
+    if not args.quiet and not args.print_config:
+        print(described(config, corpus), flush=True)
+    return config
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
     keep_freed_memory()
     reporter = Reporter(quiet=args.quiet)
     if config is not None:
-        made, finished = train(config, args.folder, preset=args.preset, reporter=reporter)
+        preset = None if is_data(args.preset) else args.preset
+        made, finished = train(config, args.folder, preset=preset, reporter=reporter)
     else:
         made, finished = resume(str(args.resume), reporter=reporter)
     if World.is_main():

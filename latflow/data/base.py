@@ -185,9 +185,8 @@ class Batch:
     index: Tensor
     """(b,) int64: which sequence of the split."""
     weight: Tensor
-    """(b,) float32: 1, or 0 for a filler that keeps a process busy whose share of a small batch is empty."""
-    total: int
-    """Sequences in the whole batch over all processes: the sum of the weights over processes."""
+    """(b,) float32: 1, or 0 for a filler that keeps a process busy whose share of a small batch is empty. Over all
+    processes they add up to the sequences of the global batch."""
 
     label: Tensor | None = field(default=None, kw_only=True)
     """(b,) int64 into `DataSpec.labels`; None if sequences have none."""
@@ -212,14 +211,13 @@ def collate(items: Sequence[Any], spec: DataSpec, labels: Sequence[str] | None =
         raise ValueError("no sequences to put into a batch")
     arrays = [x if isinstance(x, np.ndarray) else spec.encode(x) for x in items]
     label = None if labels is None else np.array([spec.label_index(name) for name in labels], np.int64)
-    return _batch(arrays, np.arange(len(arrays)), 1.0, len(arrays), label)
+    return _batch(arrays, np.arange(len(arrays)), 1.0, label)
 
 
 def _batch(
     arrays: Sequence[np.ndarray],
     index: np.ndarray,
     weight: float,
-    total: int,
     label: np.ndarray | None = None,
     shift: np.ndarray | None = None,
 ) -> Batch:
@@ -236,7 +234,6 @@ def _batch(
         torch.from_numpy(lengths),
         torch.from_numpy(index.copy()),
         torch.full((len(arrays),), weight),
-        total,
         label=None if label is None else torch.from_numpy(label),
         shift=None if shift is None else torch.from_numpy(shift),
     )
@@ -330,7 +327,7 @@ class Batches:
         for batch in self.plan(epoch)[start:]:
             mine = batch[self.rank :: self.world]
             weight = 1.0 if len(mine) else 0.0
-            yield self._collate(mine if len(mine) else batch[:1], weight, len(batch), epoch, replaced)
+            yield self._collate(mine if len(mine) else batch[:1], weight, epoch, replaced)
 
     def _replaced(self, epoch: int) -> np.ndarray:
         """Where in the flat array the symbol for unknown stands in this epoch, in order."""
@@ -341,9 +338,7 @@ class Batches:
         N = len(self.sequences.flat)
         return np.union1d(chosen, rng.integers(N, size=rng.binomial(N, self._anywhere)))
 
-    def _collate(
-        self, index: np.ndarray, weight: float, total: int, epoch: int, replaced: np.ndarray
-    ) -> Batch:
+    def _collate(self, index: np.ndarray, weight: float, epoch: int, replaced: np.ndarray) -> Batch:
         labels = self.sequences.labels
         label = None if labels is None else labels[index]
         if not (self.transpose or self.crop):
@@ -353,12 +348,12 @@ class Batches:
                 parts = np.searchsorted(replaced, np.stack([begin, end], axis=1)).tolist()
                 for array, offset, (first, last) in zip(arrays, begin, parts, strict=True):
                     array[replaced[first:last] - offset] = self.unknown
-            return _batch(arrays, index, weight, total, label)
+            return _batch(arrays, index, weight, label)
         varied = [self._varied(i, int(self._lengths[i]), epoch) for i in index.tolist()]
         shift = np.array([shift for _, shift in varied], np.int64)
         if label is not None and self.sequences.keys:
             label = moved_keys(label, shift)
-        return _batch([roll for roll, _ in varied], index, weight, total, label, shift)
+        return _batch([roll for roll, _ in varied], index, weight, label, shift)
 
     def _varied(self, i: int, length: int, epoch: int) -> tuple[np.ndarray, int]:
         """Piece i, cropped to `length` and transposed, and by how much."""

@@ -113,6 +113,11 @@ class SequenceModel(nn.Module, ABC):
         if samples < 1:
             raise ValueError(f"the number of samples must be at least 1, not {samples}")
         self._check(batch)
+        if (dtype := self.alphabet.bias.dtype) in (torch.float16, torch.bfloat16):
+            raise ValueError(
+                f"the weights are {dtype}, in which sums over steps and dimensions lose more than what is measured; "
+                "model.float() computes with the same weights in full precision"
+            )
         if given_length:
             self.length.check_positions(batch.lengths)
             log_length = torch.zeros(len(batch.lengths), device=batch.x.device)

@@ -20,7 +20,15 @@ ALPHABETS: Mapping[str, type[Alphabet]] = {"categorical": Categorical, "bernoull
 
 def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
     """The model that a config describes, for data of this spec, with fresh weights."""
-    alphabet = ALPHABETS[spec.emission](spec.size, config.embedding_size, tied=config.tie_embedding)
+    # A codebook and Bayes' rule on it need no embedding, but for one of symbols that the context reads.
+    coded = config.kind == "latent" and (config.posterior.name, config.emission.name) == ("codebook", "bayes")
+    alphabet = ALPHABETS[spec.emission](
+        spec.size,
+        config.embedding_size,
+        tied=config.tie_embedding,
+        embedded=not (coded and (spec.kind == "music" or config.prior.reading.name != "symbols")),
+        scored=not coded,
+    )
     condition = Condition.of(spec, config.condition_size)
     condition_size = 0 if condition is None else config.condition_size
     if config.kind == "lstm":

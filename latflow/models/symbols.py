@@ -14,18 +14,32 @@ EMBEDDING_RANGE = 0.07
 
 
 class Alphabet(nn.Module, ABC):
-    """V symbols with an embedding each; scores are (n, V)."""
+    """V symbols with an embedding each; scores are (n, V).
 
-    def __init__(self, size: int, embedding_size: int, tied: bool):
+    Where no part of a model embeds symbols (`embedded`) or scores features (`scored`), there are no weights for it.
+    """
+
+    embedding: Tensor
+    bias: Tensor
+
+    def __init__(
+        self, size: int, embedding_size: int, tied: bool, embedded: bool = True, scored: bool = True
+    ):
         super().__init__()
         self.size = size
-        self.embedding = nn.Parameter(torch.empty(size, embedding_size))
+        self._weight("embedding", torch.empty(size, embedding_size), embedded)
         nn.init.uniform_(self.embedding, -EMBEDDING_RANGE, EMBEDDING_RANGE)
         self.output = None
-        if not tied:
+        if scored and not tied:
             self.output = nn.Parameter(torch.empty(size, embedding_size))
             nn.init.uniform_(self.output, -EMBEDDING_RANGE, EMBEDDING_RANGE)
-        self.bias = nn.Parameter(torch.zeros(size))
+        self._weight("bias", torch.zeros(size), scored)
+
+    def _weight(self, name: str, value: Tensor, used: bool) -> None:
+        if used:
+            self.register_parameter(name, nn.Parameter(value))
+        else:
+            self.register_buffer(name, value, persistent=False)
 
     @torch.no_grad()
     def start_at(self, bias: Float[Tensor, "v"]) -> None:

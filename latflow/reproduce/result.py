@@ -61,6 +61,8 @@ class Result:
     config: Mapping[str, Any]
     curve: Mapping[str, list[float | None]]
     """A column for each figure of an epoch."""
+    commit: str | None = None
+    """That of the code it was trained with; a + behind it: with changes that were not committed. None: not recorded."""
 
     @property
     def trained_with(self) -> Config:
@@ -97,10 +99,10 @@ class Result:
         names = [field.name for field in fields(cls)]
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise LatflowError(f"{path} is not a result of latflow in format {FORMAT}")
-        missing = [name for name in names if name not in raw]
+        missing = [name for name in names if name not in raw and name != "commit"]
         if missing:
             raise LatflowError(f"{path} is damaged: it has no {missing[0]}")
-        result = cls(**{name: raw[name] for name in names})
+        result = cls(**{name: raw[name] for name in names if name in raw})
         try:
             _check(result)
         except LatflowError as error:
@@ -149,9 +151,9 @@ def changes(preset: str, config: Config) -> dict[str, tuple[Any, Any]]:
         return {}
     ours, theirs = flatten(config), flatten(PRESETS[preset].config)
     return {
-        name: (ours[name], theirs[name])
-        for name in ours
-        if ours[name] != theirs[name] and name not in NO_MATTER
+        name: (ours.get(name), theirs.get(name))
+        for name in {**ours, **theirs}
+        if ours.get(name) != theirs.get(name) and name not in NO_MATTER
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from latflow import beyond
 from latflow.errors import LatflowError
 from latflow.presets import (
     BASE,
@@ -70,6 +71,11 @@ class Table:
 def ours(rows: Iterable[str]) -> tuple[Row, ...]:
     """Rows of ours by their keys, each once."""
     return tuple(Row(ROWS[key].label, key) for key in dict.fromkeys(rows))
+
+
+def codebook(rows: Iterable[str], size: str = "") -> tuple[Row, ...]:
+    """Rows with a codebook by their keys."""
+    return tuple(Row(beyond.LABELS[key], f"{key}-codebook{size}") for key in rows)
 
 
 def part(corpus: str, *rows: Row) -> Part:
@@ -146,6 +152,35 @@ TABLES: Mapping[str, Table] = {
             truth=True,
             note="The truth is the exact likelihood of the same test sequences under the model that drew them; "
             "NLL - truth estimates KL(truth || model), which is not below 0 but for chance.",
+        ),
+        Table(
+            "beyond",
+            "Beyond the paper: codebook latents",
+            "bits per character for the Penn Treebank, nats per time step for music",
+            (
+                part(TEXT_CORPUS, *codebook(beyond.TEXT_ROWS)),
+                *(part(corpus, QUOTED_MUSIC[0], *codebook(beyond.MUSIC_ROWS)) for corpus in MUSIC_CORPORA),
+            ),
+            sizes=False,
+            note="The LSTM of these rows has the sizes, the start and the training of the flows beside it.",
+        ),
+        Table(
+            "beyond-small",
+            "Codebook latents, small: two passes over the Penn Treebank",
+            "bits per character",
+            (part(TEXT_CORPUS, *codebook(beyond.TEXT_ROWS, "-small")),),
+            sizes=False,
+        ),
+        Table(
+            "beyond-synthetic",
+            "Codebook latents on built-in sets with a known truth",
+            "bits per character for hmm, nats per time step for chords",
+            (
+                Part("hmm", "hmm", codebook(beyond.TEXT_ROWS)),
+                Part("chords", "chords", codebook(beyond.MUSIC_ROWS)),
+            ),
+            sizes=False,
+            truth=True,
         ),
     )
 }

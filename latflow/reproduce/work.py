@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from latflow import data
 from latflow.config import Config, flatten, to_dict
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.presets import Preset
@@ -97,8 +96,7 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
     """Evaluate the best weights of a finished run on the test set, and gather all that is known of it."""
     with join(run.config.train.device) as world:
         model = run.model().to(world.device)
-        corpus = data.load(run.config.data)
-        run.check_data(corpus)
+        corpus = run.corpus()
         if world.main:
             _say(
                 f"{preset.name}: evaluating {len(corpus.splits['test'])} test sequences, K = {SAMPLES}", quiet
@@ -136,6 +134,7 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
         metrics=metrics.to_dict(),
         config=to_dict(portable(run.config)),
         curve=curve,
+        commit=about.get("commit"),
     )
 
 

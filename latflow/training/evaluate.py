@@ -48,6 +48,15 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Some of the sequences, in the same unit and convention."""
+
+    sequences: int
+    nll: float
+    nll_error: float
+
+
+@dataclass(frozen=True)
 class Metrics:
     """Results of a split, in `unit` per step, T + 1 steps for a sequence of length T."""
 
@@ -72,6 +81,8 @@ class Metrics:
     effective_samples: float
     """Mean over sequences of (Σ w)² / Σ w²: K if the posterior is exact, 1 if one sample carries everything."""
     truth: Truth | None = None
+    by_label: Mapping[str, Group] | None = None
+    """The sequences of each label alone, where the data has labels."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -169,7 +180,7 @@ def evaluate(
                 rows.put(batch.index, _rows(model, batch.to(world.device), ladder))
             if progress:
                 progress(which + 1, len(batches))
-    return summarize(model.spec, rows.over(world), sequences.lengths, truth)
+    return summarize(model.spec, rows.over(world), sequences.lengths, truth, sequences.labels)
 
 
 def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Rows:
@@ -197,7 +208,13 @@ def _ladder(samples: int) -> list[int]:
     return sorted({mark for mark in marks if mark < samples} | {samples})
 
 
-def summarize(spec: DataSpec, rows: Rows, lengths: np.ndarray, truth: np.ndarray | None = None) -> Metrics:
+def summarize(
+    spec: DataSpec,
+    rows: Rows,
+    lengths: np.ndarray,
+    truth: np.ndarray | None = None,
+    labels: np.ndarray | None = None,
+) -> Metrics:
     """Rows of nats, one for each sequence, to results in the unit of the data."""
     count = lengths + 1
     unit = NATS_PER_UNIT[spec.unit]
@@ -213,6 +230,17 @@ def summarize(spec: DataSpec, rows: Rows, lengths: np.ndarray, truth: np.ndarray
     if truth is not None:
         gap = given_length[samples] - truth
         known = Truth(per_step(truth + length), per_step(gap), _error(gap, count) / unit)
+    groups = None
+    if spec.labels and labels is not None:
+        groups = {
+            name: Group(
+                int(mine.sum()),
+                float(nll[mine].sum() / count[mine].sum() / unit),
+                _error(nll[mine], count[mine]) / unit,
+            )
+            for number, name in enumerate(spec.labels)
+            if (mine := labels == number).any()
+        }
     return Metrics(
         unit=spec.unit,
         step_name=spec.step_name,
@@ -229,6 +257,7 @@ def summarize(spec: DataSpec, rows: Rows, lengths: np.ndarray, truth: np.ndarray
         nll_at={k: per_step(nats + length) for k, nats in given_length.items()},
         effective_samples=float(rows.effective_samples.numpy().mean()),
         truth=known,
+        by_label=groups,
     )
 
 
@@ -265,6 +294,9 @@ def table(metrics: Metrics, paper: Mapping[str, float | None] | None = None) -> 
         ours["truth"] = f"{metrics.truth.nll:.4f}"
         error = f" ± {1.96 * metrics.truth.gap_error:.4f}" if metrics.sequences > 1 else ""
         ours["NLL - truth"] = f"{metrics.truth.gap:+.4f}{error}"
+    for name, group in (metrics.by_label or {}).items():
+        error = f" ± {1.96 * group.nll_error:.4f}" if group.sequences > 1 else ""
+        ours[f"NLL, {name}"] = f"{group.nll:.4f}{error} ({group.sequences} sequences)"
     return [
         (name, value + (f"   paper: {paper[name]:.2f}" if paper and paper.get(name) is not None else ""))
         for name, value in ours.items()

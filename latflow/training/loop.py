@@ -88,13 +88,15 @@ class Trainer:
             rank=world.rank,
             world=world.size,
             transpose=c.data.transpose if music else 0,
+            transpose_zero=c.data.transpose_zero,
             crop=c.data.crop if music else 0,
+            unknown=run.spec.unknown_index,
         )
         if len(self.batches) == 0:
             raise LatflowError(f"{corpus.name} has no training sequences")
         self.updates_per_epoch = -(-len(self.batches) // c.train.accumulate)
         with seeded(c.seed, Stream.WEIGHTS):
-            self.model = build(c.model, corpus.spec).to(world.device)
+            self.model = build(c.model, run.spec).to(world.device)
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(c.train, self.parameters)
         self.ema = {k: v.clone() for k, v in weights_of(self.model).items()} if c.train.ema else None
@@ -410,9 +412,7 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run
             f"latflow train --config {run.folder / 'config.json'}"
         )
     with join(run.config.train.device) as world:
-        corpus = data.load(run.config.data)
-        run.check_data(corpus)
-        return _fit(run, corpus, world, reporter)
+        return _fit(run, run.corpus(), world, reporter)
 
 
 def _fit(run: Run, corpus: Corpus, world: World, reporter: Reporter | None) -> tuple[Run, bool]:

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import latflow
-from latflow import shipped
+from latflow import data, shipped
 from latflow.axes import AXES
 from latflow.config import Config, choices, from_dict, to_dict
 from latflow.data.base import Corpus, DataSpec
@@ -82,6 +83,7 @@ class Run:
             "format": FORMAT,
             "preset": preset,
             "seed": config.seed,
+            "commit": commit(),
             "versions": {
                 "latflow": latflow.__version__,
                 "python": platform.python_version(),
@@ -125,9 +127,9 @@ class Run:
             raise LatflowError(
                 f"{folder / 'run.json'} has format {given!r}; this version of latflow reads format {FORMAT}"
             )
-        given, data = _read_json(folder / "config.json"), _read_json(folder / "data.json")
+        given, described = _read_json(folder / "config.json"), _read_json(folder / "data.json")
         try:
-            config, spec = from_dict(given), DataSpec.from_dict(data)
+            config, spec = from_dict(given), DataSpec.from_dict(described)
         except LatflowError as error:
             missing = _missing(about.get("needs"))
             what = f"needs {missing}" if missing else f"is damaged: {error}"
@@ -140,6 +142,12 @@ class Run:
             preset if isinstance(preset, str) else None,
             contents if isinstance(contents, dict) else {},
         )
+
+    def corpus(self, data_dir: str | None = None) -> Corpus:
+        """The data this run was trained on, as this machine has it, in `data_dir` if that is given."""
+        corpus = data.load(data.like(data.placed(self.config.data, data_dir), self.spec))
+        self.check_data(corpus)
+        return corpus
 
     def check_data(self, corpus: Corpus) -> None:
         """That the data here is what this run was trained on: symbols, lengths, and every sequence of every split."""
@@ -340,6 +348,24 @@ def _crc32(tensors: Mapping[str, Tensor]) -> int:
         crc = zlib.crc32(name.encode(), crc)
         crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
     return crc
+
+
+def commit() -> str | None:
+    """The commit of the code that runs, with a + if files were changed since; None outside of a repository."""
+    here = Path(latflow.__file__).parent
+
+    def git(*words: str) -> str:
+        found = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10)
+        if found.returncode:
+            raise OSError(found.stderr)
+        return found.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:
+            return None  # somebody else's repository, with the package installed in it
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(here)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def _as_now(key: str) -> str:

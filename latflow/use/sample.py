@@ -21,9 +21,11 @@ def sample(
     argmax: bool = False,
     seed: int = 0,
     batch_size: int = 64,
+    label: str | None = None,
     progress: Progress | None = None,
 ) -> list[np.ndarray]:
-    """n sequences: (T,) indices or (T, 88) rolls. T ~ p(T) unless a length is given; `progress` is told how many."""
+    """n sequences: (T,) indices or (T, 88) rolls. T ~ p(T) unless a length is given; all of one `label`, if the model
+    knows labels. `progress` is told how many."""
     if n < 1 or batch_size < 1:
         raise LatflowError(f"{n} samples, {batch_size} at a time; both must be 1 or more")
     longest = model.spec.max_T
@@ -32,11 +34,13 @@ def sample(
     if not 0 <= temperature < float("inf"):
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
     device = next(model.parameters()).device
+    which = None if label is None else model.spec.label_index(label)
     with evaluating(model), seeded(seed, Stream.SAMPLING):
         lengths = model.length.sample(n) if length is None else torch.full((n,), length, device=device)
         found: list[np.ndarray] = []
         for part in lengths.split(batch_size):
-            drawn = model.sample(part, temperature, argmax).cpu().numpy()
+            labels = None if which is None else torch.full_like(part, which)
+            drawn = model.sample(part, temperature, argmax, label=labels).cpu().numpy()
             found += [x[:T] for x, T in zip(drawn, part.tolist(), strict=True)]
             if progress:
                 progress(len(found), n)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from latflow.data.base import Batch, DataSpec
+from latflow.data.base import collate
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel
 from latflow.progress import Progress
@@ -58,7 +58,7 @@ def score(
 
 def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:
     spec = model.spec
-    batch = collate(spec, items).to(next(model.parameters()).device)
+    batch = collate(items, spec).to(next(model.parameters()).device)
     given_length = effective = steps = torch.zeros(())
     for terms, weights in model.draws(batch, [samples], chunk_of(batch), given_length=True):
         given_length, effective = weights.nll(), weights.effective_samples()
@@ -82,14 +82,3 @@ def _with_length(model: SequenceModel, T: int, rest: float) -> dict[str, Any]:
     except ValueError:
         return {"nll": None, "error": f"length {T} has no probability under p(T)"}
     return {"nll": rest + length, "nll_per_step": (rest + length) / (T + 1), "length_nll": length}
-
-
-def collate(spec: DataSpec, items: list[np.ndarray]) -> Batch:
-    """Sequences as `DataSpec.encode` gives them, padded to one batch."""
-    lengths = torch.tensor([len(x) for x in items])
-    longest = int(lengths.max())
-    shape = (len(items), longest) if spec.emission == "categorical" else (len(items), longest, spec.size)
-    x = torch.zeros(shape, dtype=torch.int64 if spec.emission == "categorical" else torch.float32)
-    for row, item in zip(x, items, strict=True):
-        row[: len(item)] = torch.from_numpy(item.copy())
-    return Batch(x, lengths, torch.arange(len(items)), torch.ones(len(items)), len(items))

@@ -1,4 +1,4 @@
-"""Small models of every kind: the seven latent rows of the paper's Tables 1 and 2, and the baseline."""
+"""Small models of every kind: the seven latent rows of the paper's Tables 1 and 2, rows with a codebook, the baseline."""
 
 from dataclasses import replace
 
@@ -9,15 +9,23 @@ from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
 from latflow.models import SequenceModel, build
 
+_CODEBOOK = {"latent_size": None, "posterior": "codebook", "emission": "bayes", "prior.reading": "symbols", "prior.scalar": "mixture"}
 PRIORS = {
-    "af-af": ("af", "af", "nlsq"),
-    "af-scf": ("af", "scf", "nlsq"),
-    "iaf-scf": ("iaf", "scf", "nlsq"),
-    "af-only": ("none", "af", "nlsq"),
-    "af-af-affine": ("af", "af", "affine"),
-    "af-none-nlsq": ("af", "none", "nlsq"),
-    "af-none-affine": ("af", "none", "affine"),
+    "af-af": {},
+    "af-scf": {"prior.hidden": "scf"},
+    "iaf-scf": {"prior.time": "iaf", "prior.hidden": "scf"},
+    "af-only": {"prior.time": "none", "prior.context": "position"},
+    "af-af-affine": {"prior.scalar": "affine"},
+    "af-none-nlsq": {"prior.hidden": "none"},
+    "af-none-affine": {"prior.hidden": "none", "prior.scalar": "affine"},
+    "af-af-codebook": {**_CODEBOOK, "prior.hidden": "codebook"},
+    "af-af-mixture-codebook": {**_CODEBOOK, "prior.hidden.layers": 1, "prior.hidden.skip": True},
+    "af-scf-codebook": {**_CODEBOOK, "prior.hidden": "scf"},
+    "iaf-af-codebook": {**_CODEBOOK, "prior.time": "iaf", "prior.reading": "layer"},
+    "af-af-nlsq-codebook": {**_CODEBOOK, "prior.scalar": "nlsq"},
+    "af-only-codebook": {**_CODEBOOK, "prior.time": "none", "prior.context": "position", "prior.reading": "raw"},
 }
+"""Changes of AF / AF: the paper's rows, and rows with a codebook."""
 MODELS = [*PRIORS, "lstm"]
 
 
@@ -36,9 +44,16 @@ def config(
     )
     if name == "lstm":
         return replace(base, kind="lstm")
-    time, hidden, scalar = PRIORS[name]
-    chosen = {"prior.time": time, "prior.hidden": hidden, "prior.scalar": scalar}
-    return evolve(base, chosen | ({"prior.context": "position"} if time == "none" else {}))
+    return evolve(base, PRIORS[name])
+
+
+TIED_NOTES = {
+    "prior.hidden": "af",
+    "prior.hidden.layers": 1,
+    "prior.hidden.units": 88,
+    "prior.scalar": "mixture",
+    "prior.scalar.tied": True,
+}
 
 
 def text_spec(symbols: str = "abc", longest: int = 6) -> DataSpec:
@@ -50,7 +65,10 @@ def music_spec(longest: int = 6) -> DataSpec:
 
 
 def small_model(name: str, spec: DataSpec, spread: float = 0.0, **sizes: int) -> SequenceModel:
-    model = build(config(name, **sizes), spec)
+    changes = {}
+    if spec.kind == "music" and name.endswith("codebook"):  # a number a note; the tied mixture is a scalar map
+        changes = {"prior.hidden.units": 88} if name != "af-af-codebook" else TIED_NOTES
+    model = build(evolve(config(name, **sizes), changes), spec)
     if spread:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -60,7 +78,7 @@ def small_model(name: str, spec: DataSpec, spread: float = 0.0, **sizes: int) ->
 
 def batch_of(x: torch.Tensor, lengths: list[int]) -> Batch:
     n = len(lengths)
-    return Batch(x, torch.tensor(lengths), torch.arange(n), torch.ones(n), n)
+    return Batch(x, torch.tensor(lengths), torch.arange(n), torch.ones(n))
 
 
 def strings(spec: DataSpec, texts: list[str]) -> Batch:

@@ -23,7 +23,7 @@ from latflow.plots.timing import read_timing, timing_figure
 from latflow.reproduce.result import curve_of
 from latflow.training.loop import train
 from latflow.training.run import Run
-from latflow.use.score import collate
+from latflow.data.base import collate
 from tests.reproduce.fake import fake
 from tests.training.tiny import config
 
@@ -100,7 +100,7 @@ def test_next_symbol_distributions_are_the_models():
     x = made.spec.encode(TEXT)
     p = next_symbol(made, torch.from_numpy(x))
     torch.testing.assert_close(p.sum(-1), torch.ones(len(x)))
-    log_p = made.terms(collate(made.spec, [x])).log_emission[0, 0]
+    log_p = made.terms(collate([x], made.spec)).log_emission[0, 0]
     torch.testing.assert_close(p[torch.arange(len(x)), x].log(), log_p)
 
 

@@ -62,7 +62,7 @@ def test_load_needs_no_data_and_no_other_file(copy):
         "from latflow.data.base import Batch\n"
         "model = latflow.load(sys.argv[1])\n"
         "x, lengths = (torch.tensor(v) for v in json.loads(sys.argv[2]))\n"
-        "batch = Batch(x, lengths, torch.arange(5), torch.ones(5), 5)\n"
+        "batch = Batch(x, lengths, torch.arange(5), torch.ones(5))\n"
         "torch.set_num_threads(1); torch.manual_seed(0)\n"
         "print(json.dumps(model.nll(batch, samples=3).tolist()))\n"
     )
