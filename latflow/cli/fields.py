@@ -230,15 +230,15 @@ def _hint(name: str) -> Any:
     hint: Any = Config
     axis: str | None = None
     for part in name.split("."):
-        if hint is Choice and axis is not None:
+        if axis is not None:
             options = (get_type_hints(entry.options) for entry in AXES[axis].values())
-            hint = next((hints[part] for hints in options if part in hints), None)
+            hint, axis = next((hints[part] for hints in options if part in hints), None), None
         elif isinstance(hint, type) and is_dataclass(hint):
             axis = next((f.metadata.get("axis") for f in fields(hint) if f.name == part), None)
             hint = get_type_hints(hint).get(part)
         else:
             hint = None
-    return str if hint is Choice else hint
+    return hint if axis is None else str
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
