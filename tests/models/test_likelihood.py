@@ -8,6 +8,7 @@ import torch
 
 from latflow.flows import Packing
 from latflow.models import LatentSequenceModel
+from latflow.models.posterior.bilstm import BiLSTMPosterior
 from tests.models.cases import MODELS, PRIORS, batch_of, small_model, strings, text_spec
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -134,6 +135,7 @@ def test_the_kl_is_that_of_its_definition():
     """With q and p known Gaussians, the sampled KL converges to the closed form."""
     model = small_model("af-none-affine", SPEC, latent_size=1, units=4)
     assert isinstance(model, LatentSequenceModel)
+    assert isinstance(model.posterior, BiLSTMPosterior)
     with torch.no_grad():  # p(z) = N(0, 1) at each step, q = N(m, s²)
         for parameter in [*model.prior.parameters(), *model.posterior.parameters()]:
             parameter.zero_()
