@@ -190,7 +190,7 @@ def incremental_layer(
     """Dimension after dimension, each unit computed once: those of degree r as soon as r dimensions are known."""
     network = _made(flow, layer)
     matrices = [matrix[0] if isinstance(matrix, DeferredWeight) else matrix for matrix in weights.matrices]
-    biases = [
+    biases: list[Any] = [
         matrix[1] if isinstance(matrix, DeferredWeight) else bias
         for matrix, bias in zip(weights.matrices, weights.biases, strict=True)
     ]

@@ -39,8 +39,6 @@ class HiddenFlow(Transform):
     first dimensions of a masked network see few. `dropout` acts on the hidden units of the networks.
     """
 
-    context_size: int  # pyright: ignore[reportIncompatibleVariableOverride]
-
     def __init__(
         self,
         size: int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class Transform(nn.Module, ABC):
 
     size: int
     """H."""
-    context_size: int | None = None
+    context_size: Any = None
     """Features of the context it takes; 0: it takes none; None: whatever it is given."""
 
     @abstractmethod

@@ -29,6 +29,7 @@ def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
         embedded=not (coded and (spec.kind == "music" or config.prior.reading.name != "symbols")),
         scored=not coded,
     )
+    alphabet.never = spec.unknown_index
     condition = Condition.of(spec, config.condition_size)
     condition_size = 0 if condition is None else config.condition_size
     if config.kind == "lstm":

@@ -52,7 +52,7 @@ def config(
         embedding_size=units,
         posterior=choose("posterior", "bilstm", **sizes),
         emission=choose("emission", "bilstm", **sizes),
-        baseline=LSTMConfig(**sizes, dropout=0.0),
+        baseline=LSTMConfig(layers, units, 0.0),
         prior=PriorConfig(hidden=hidden, context={"name": "lstm", **sizes, "dropout": 0.0}),  # type: ignore[arg-type]
     )
     if name == "lstm":

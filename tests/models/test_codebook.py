@@ -15,6 +15,7 @@ from latflow.errors import LatflowError
 from latflow.flows import HiddenFlow, Packing, TiedMixture
 from latflow.models import LatentSequenceModel, build
 from latflow.models.codes import Codes, log_odds
+from latflow.models.emission.bayes import BayesEmission
 from tests.models.cases import TIED_NOTES, batch_of, config, music_spec, small_model, strings, text_spec
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -71,8 +72,9 @@ def test_start_of_the_logits_is_the_unigram():
 def test_the_emission_is_bayes_rule_over_symbols():
     model = small_model("af-af-codebook", text_spec("abc"), spread=0.5)
     assert isinstance(model, LatentSequenceModel)
+    assert isinstance(model.emission, BayesEmission)
     z, packing = torch.randn(4, 2), Packing(torch.tensor([4]))
-    codes, prior = model.posterior.codes, model.emission.logits.softmax(-1)
+    codes, prior = model.emission.codes, model.emission.logits.softmax(-1)
     q = torch.distributions.Normal(codes.means, codes.log_scales.exp())
     joint = q.log_prob(z[:, None]).sum(-1).exp() * prior
     expected = joint / joint.sum(-1, keepdim=True)
@@ -84,9 +86,10 @@ def test_the_emission_is_bayes_rule_over_symbols():
 def test_the_emission_is_bayes_rule_for_each_note():
     model = small_model("af-af-codebook", music_spec(), spread=0.3)
     assert isinstance(model, LatentSequenceModel)
+    assert isinstance(model.emission, BayesEmission)
     z, packing = torch.randn(2, 88), Packing(torch.tensor([2]))
     x = (torch.rand(2, 88) < 0.5).double()
-    codes, odds = model.posterior.codes, model.emission.logits.sigmoid()
+    codes, odds = model.emission.codes, model.emission.logits.sigmoid()
     off, on = (
         torch.distributions.Normal(m, s.exp()) for m, s in zip(codes.means, codes.log_scales, strict=True)
     )
@@ -99,6 +102,7 @@ def test_the_emission_is_bayes_rule_for_each_note():
 def test_the_reading_is_the_expected_embedding():
     model = small_model("af-af-codebook", text_spec("abc"), spread=0.5)
     assert isinstance(model, LatentSequenceModel)
+    assert isinstance(model.emission, BayesEmission)
     z = torch.randn(5, 2)
     p = model.emission.at(z).softmax(-1)
     expected = sum(p[:, v : v + 1] * model.alphabet.embedding[v] for v in range(3))
@@ -225,7 +229,9 @@ def test_combinations_that_cannot_work_are_refused_in_words(changes, message):
 
 def test_a_tied_mixture_of_notes_is_one_layer():
     several = {**TIED_NOTES, "prior.hidden.layers": 2}
-    with pytest.raises(LatflowError, match=r"hidden\.layers is 2; a mixture tied to the codebook is one layer"):
+    with pytest.raises(
+        LatflowError, match=r"hidden\.layers is 2; a mixture tied to the codebook is one layer"
+    ):
         build(evolve(config("af-af-codebook"), several), music_spec())
 
 
@@ -246,5 +252,5 @@ def test_no_weight_is_left_without_a_gradient():
 def test_the_default_for_python_users_reads_names():
     c = ModelConfig(
         latent_size=None, posterior="codebook", emission="bayes", prior=PriorConfig(reading="symbols")
-    )  # type: ignore[arg-type]
+    )
     assert isinstance(build(c, text_spec()), LatentSequenceModel)

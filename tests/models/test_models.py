@@ -12,6 +12,7 @@ from latflow.config import ModelConfig, evolve
 from latflow.errors import LatflowError
 from latflow.flows import Packing
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
+from latflow.models.emission.bilstm import BiLSTMEmission
 from tests.models.cases import (
     MODELS,
     OF_MUSIC,
@@ -243,6 +244,7 @@ def test_latent_scale_is_a_unit_of_z():
     assert isinstance(one, LatentSequenceModel)
     assert isinstance(tenth, LatentSequenceModel)
     tenth.load_state_dict(one.state_dict())
+    assert isinstance(tenth.emission, BiLSTMEmission)
     with torch.no_grad():
         tenth.emission.lstm.input_weight[0] *= 10
     batch = strings(one.spec, TEXTS)
