@@ -306,8 +306,8 @@ def _read(cls: type[C], raw: Any, where: str) -> C:
         )
     hints, axes = get_type_hints(cls), {f.name: f.metadata.get("axis") for f in fields(cls)}  # type: ignore[arg-type]
     for name in raw:
-        if name not in hints:
-            accepted = ", ".join(hints) or "none, it has no options"
+        if name not in axes:
+            accepted = ", ".join(axes) or "none, it has no options"
             raise LatflowError(f"config: unknown field {where}{name}; accepted: {accepted}")
     values = {}
     for name, value in raw.items():

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch.autograd import gradcheck
 
-from latflow.flows import Autoregressive, LSTMContext, Packing, SequenceFlow
+from latflow.flows import Autoregressive, LSTMContext, Packing, Raw, SequenceFlow
 from tests.flows.cases import SEQUENCE_FLOWS, jacobian, sequence_flow
 
 pytestmark = pytest.mark.usefixtures("double")
