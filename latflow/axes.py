@@ -21,14 +21,17 @@ Standard library only, so that reading a config is instant.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
 from typing import Any
 
-from latflow.errors import LatflowError
+from latflow.errors import LatflowError, LatflowWarning
 
 INF = float("inf")
 
@@ -261,25 +264,55 @@ def register(
         raise LatflowError(f"no axis called {axis!r}; accepted: {', '.join(AXES)}")
     if not name or not all(c.isalnum() or c in "-_" for c in name):
         raise LatflowError(f"{axis} {name!r}: a name is of letters, digits, - and _")
+    if not callable(make):
+        raise LatflowError(
+            f"{axis} {name!r}: make is called with (options, parts), and {make!r} cannot be called"
+        )
+    _check_options(options, f"{axis} {name!r}")
+    AXES[axis].add(Entry(name, about or (make.__doc__ or "").strip(), make, options, _origin(make)))
+
+
+def _check_options(options: type, what: str) -> None:
+    """That a config can hold them: with a default each, and apart from the name of the choice."""
     if not (isinstance(options, type) and is_dataclass(options)):
-        raise LatflowError(f"{axis} {name!r}: its options must be a dataclass, not {options!r}")
-    AXES[axis].add(Entry(name, about or (make.__doc__ or "").strip(), make, options, _origin(make, options)))
+        raise LatflowError(f"{what}: its options must be a dataclass, not {options!r}")
+    for f in fields(options):
+        if f.name == "name":
+            raise LatflowError(f"{what}: an option cannot be called name, which is that of the choice itself")
+        if f.default is MISSING and f.default_factory is MISSING:
+            raise LatflowError(
+                f"{what}: option {f.name} has no default; a choice by its name alone needs one"
+            )
 
 
-def _origin(make: Callable[..., Any], options: type) -> str:
-    """Where a registered choice is from: the distribution if it is installed, and the module."""
-    module = make.__module__ if options is NoOptions else options.__module__
+def _origin(make: Callable[..., Any]) -> str:
+    """Where a registered choice is from: the distribution if it is installed, and the module; of a program that was
+    started, its file."""
+    made_by = make.func if isinstance(make, partial) else make
+    module = getattr(made_by, "__module__", None) or type(made_by).__module__
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        return f"program {Path(file).name}" if file else "an interactive session"
     found = packages_distributions().get(module.partition(".")[0], [])
     return f"package {found[0]}, module {module}" if found else f"module {module}"
 
 
 @cache
 def _load_installed() -> None:
-    """Import what installed packages offer under the entry-point group "latflow"."""
+    """Import what installed packages offer under the entry-point group "latflow"; one that fails is warned of, so that
+    it does not stand in the way of the others."""
     for point in entry_points(group="latflow"):
-        loaded = point.load()
-        if callable(loaded):
-            loaded()
+        try:
+            loaded = point.load()
+            if callable(loaded):
+                loaded()
+        except Exception as error:
+            warnings.warn(
+                f"the entry point latflow {point.name} = {point.value} of an installed package failed: "
+                f"{type(error).__name__}: {error}",
+                LatflowWarning,
+                stacklevel=2,
+            )
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,9 @@ class ModelConfig:
     """Use the input embedding as the output matrix (weight tying)."""
     position_rank: int | None = ranged(None, 1, 10_000)
     """Factored position embedding of this rank, for very long sequences; unset: a full row per position."""
+    position_cap: int | None = ranged(None, 1, 100_000)
+    """Let prior and baseline count the steps from the start and to the end up to this many only; unset: all of them,
+    as in the paper. A small set is memorised by its lengths otherwise, and a capped model knows no longest length."""
     condition_size: int = ranged(16, 1, 10_000)
     """Features of a sequence's label and transposition, where the data has them."""
     prior: PriorConfig = field(default_factory=PriorConfig)
@@ -309,8 +312,8 @@ def _read(cls: type[C], raw: Any, where: str) -> C:
         )
     hints, axes = get_type_hints(cls), {f.name: f.metadata.get("axis") for f in fields(cls)}  # type: ignore[arg-type]
     for name in raw:
-        if name not in hints:
-            accepted = ", ".join(hints) or "none, it has no options"
+        if name not in axes:
+            accepted = ", ".join(axes) or "none, it has no options"
             raise LatflowError(f"config: unknown field {where}{name}; accepted: {accepted}")
     values = {}
     for name, value in raw.items():

@@ -133,12 +133,15 @@ def lstm_context(options: LSTMContextOptions, parts: Parts) -> LSTMContext:
         dropout=options.dropout,
         input_dropout=options.input_dropout,
         rank=parts.rank,
+        cap=parts.config.position_cap,
         condition_size=parts.condition_size,
     )
 
 
 def position_context(options: PositionOptions, parts: Parts) -> PositionContext:
-    return PositionContext(options.units, parts.max_T, parts.rank, parts.condition_size)
+    return PositionContext(
+        options.units, parts.max_T, parts.rank, parts.config.position_cap, parts.condition_size
+    )
 
 
 def raw(options: NoOptions, parts: Parts) -> Raw:
