@@ -29,3 +29,19 @@ def test_every_symbol_of_the_table_of_equations_exists(symbol):
         assert found.__doc__ or callable(found)
         return
     pytest.fail(f"no module for {symbol}")
+
+
+def test_the_example_of_using_z_runs_as_it_stands(capsys):
+    """The ends of the way it prints are the two sentences as the model keeps them."""
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "using.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    names: dict = {}
+    exec(compile(block, "using.md", "exec"), names)
+    shape, *kept_and_way = capsys.readouterr().out.splitlines()
+    kept, way = kept_and_way[:2], kept_and_way[2:]
+    assert shape == "torch.Size([2, 40, 2])"
+    assert names["draw"].shape == (1, 30, 2)
+    assert len(way) == 6
+    assert [way[0], way[-1]] == kept
+    assert [len(names["first"]), len(names["last"])] == [len(text) for text in kept]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from latflow.data.base import Batch, DataSpec
+from latflow.data.base import Batch, DataSpec, collate
 from latflow.flows.packing import Packing
 from latflow.flows.sequence import SequenceFlow
 from latflow.models.base import SequenceModel
@@ -16,7 +18,10 @@ from latflow.models.condition import Condition
 from latflow.models.length import LengthModel
 from latflow.models.parts import Emission, Posterior
 from latflow.models.symbols import Alphabet
-from latflow.shapes import Float
+from latflow.shapes import Float, Int
+
+Given = Batch | str | np.ndarray | Sequence[Any]
+"""Sequences as people have them."""
 
 
 class Draw(NamedTuple):
@@ -71,53 +76,74 @@ class LatentSequenceModel(SequenceModel):
         z = self.prior.sample_rows(packing, temperature, generator)
         return self.emission.sample(z, self.alphabet, packing, argmax, generator)
 
-    # What z is good for.
+    # What z is good for. `x` is given as a batch, as a list of what `DataSpec.encode` takes (strings,
+    # lists of tokens, rolls), or as one string or array.
 
     @torch.no_grad()
-    def encode(self, batch: Batch, *, sample: bool = False) -> Float[Tensor, "b t h"]:
+    def encode(self, x: Given, *, sample: bool = False) -> Float[Tensor, "b t h"]:
         """z of sequences: the most likely under q(z | x), or a draw from it; zero behind the end."""
-        self._check(batch)
+        batch = self._batch(x)
         packing = self.packing(batch)
-        x = packing.pack(batch.x)
+        rows = packing.pack(batch.x)
         if sample:
-            return packing.unpack(self.posterior.rsample(x, self.alphabet, packing, 1)[0])
-        return packing.unpack(self.posterior.mode(x, self.alphabet, packing))
+            return packing.unpack(self.posterior.rsample(rows, self.alphabet, packing, 1)[0])
+        return packing.unpack(self.posterior.mode(rows, self.alphabet, packing))
 
     @torch.no_grad()
-    def decode(self, z: Float[Tensor, "b t h"], lengths: Tensor, *, argmax: bool = True) -> Tensor:
-        """x given z: the most likely, or a draw from p(x | z, T)."""
+    def decode(
+        self, z: Float[Tensor, "b t h"], lengths: Int[Tensor, "b"], *, argmax: bool = True
+    ) -> list[np.ndarray]:
+        """x given z: the most likely, or a draw from p(x | z, T). A sequence each, as `DataSpec.decode` takes it."""
         packing = Packing(lengths)
-        return packing.unpack(self.emission.sample(packing.pack(z), self.alphabet, packing, argmax))
+        self.length.check_positions(lengths)
+        x = packing.unpack(self.emission.sample(packing.pack(z), self.alphabet, packing, argmax))
+        return [one[:T].cpu().numpy() for one, T in zip(x, lengths.tolist(), strict=True)]
 
-    def reconstruct(self, batch: Batch) -> Tensor:
+    def reconstruct(self, x: Given) -> list[np.ndarray]:
         """The most likely x given the most likely z of x: what a model keeps of a sequence."""
+        batch = self._batch(x)
         return self.decode(self.encode(batch), batch.lengths)
 
     @torch.no_grad()
-    def between(self, first: Batch, last: Batch, steps: int) -> list[tuple[Tensor, int]]:
-        """`steps` sequences from one to another, ends included: x (1, t, …) and its length each.
+    def between(self, first: Given, last: Given, steps: int) -> list[np.ndarray]:
+        """`steps` sequences from one to another; the ends are what `reconstruct` makes of the two.
 
         The way is one in eps, where the prior is a standard normal: eps = cos θ eps_1 + sin θ eps_2 for θ from 0 to
         π/2 keeps it one, so that all on the way is as likely as the ends. Where only one of the two has a step, that
-        is its own.
+        is its own; T and the features of labels go from those of the one to those of the other in a straight line.
         """
         if steps < 2:
             raise ValueError(f"a way has two ends at least, not {steps}")
-        eps = [
-            self.prior.inverse(self.encode(one), one.lengths)[0][0, : int(one.lengths[0])]
-            for one in (first, last)
-        ]
+        (eps, condition), (other, other_condition) = map(self._noise, (first, last))
+        both, longer = min(len(eps), len(other)), max(eps, other, key=len)
         found = []
-        for k in range(steps):
-            theta, share = 0.5 * math.pi * k / (steps - 1), k / (steps - 1)
-            T = round((1 - share) * len(eps[0]) + share * len(eps[1]))
-            longer, both = max(eps, key=len), min(map(len, eps))
-            mixed = math.cos(theta) * eps[0][:both] + math.sin(theta) * eps[1][:both]
-            point = torch.cat([mixed, longer[both:]])[:T]
-            lengths = torch.tensor([T], device=point.device)
-            z = self.prior(point[None], lengths)[0]
-            found.append((self.decode(z, lengths), T))
+        for share in (k / (steps - 1) for k in range(steps)):
+            theta, T = 0.5 * math.pi * share, round(len(eps) + share * (len(other) - len(eps)))
+            mixed = math.cos(theta) * eps[:both] + math.sin(theta) * other[:both]
+            known = None
+            if condition is not None and other_condition is not None:
+                known = torch.lerp(condition, other_condition, share)
+            packing = Packing(torch.tensor([T], device=eps.device), condition=known)
+            z = self.prior.forward_rows(torch.cat([mixed, longer[both:]])[:T], packing)[0]
+            found += self.decode(z[None], packing.lengths)
         return found
+
+    def _noise(self, x: Given) -> tuple[Float[Tensor, "t h"], Tensor | None]:
+        """eps of one sequence, and the features of what is known of it."""
+        batch = self._batch(x)
+        if len(batch.lengths) != 1:
+            raise ValueError(f"a way leads from one sequence to one, not from or to {len(batch.lengths)}")
+        packing = self.packing(batch)
+        z = self.posterior.mode(packing.pack(batch.x), self.alphabet, packing)
+        return self.prior.inverse_rows(z, packing)[0], packing.condition
+
+    def _batch(self, x: Given) -> Batch:
+        if not isinstance(x, Batch):
+            items = [x] if isinstance(x, (str, np.ndarray)) else x
+            x = collate(items, self.spec).to(self.alphabet.bias.device)
+        self._check(x)
+        self.length.check_positions(x.lengths)
+        return x
 
 
 def _per_sample(rows: Tensor, packing: Packing) -> Tensor:

@@ -18,7 +18,7 @@ from latflow.config import LSTMConfig
 from latflow.data.base import DataSpec
 from latflow.fast import compiled, off
 from latflow.fast.sequences import behind
-from latflow.flows import Packing, Positions
+from latflow.flows import Layer, LSTMContext, Packing, Positions
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
 from latflow.models.emission.bilstm import BiLSTMEmission
 from tests.models.cases import TINY, small_model, text_spec
@@ -110,3 +110,26 @@ def test_matrices_multiplied_out_give_the_scores_of_one_after_the_other(symbols,
     found = emission.scores(z, model.alphabet, packing)
     with off():
         torch.testing.assert_close(found, emission.scores(z, model.alphabet, packing))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["text", "music"])
+@pytest.mark.parametrize("argmax", [False, True])
+def test_an_entry_layer_of_the_embeddings_size_is_not_skipped_in_sampling(spec, argmax):
+    """A table of gates stands for an LSTM that reads embedded symbols; one that reads them through a layer has none,
+    though the sizes would fit."""
+    alphabet = build(replace(TINY, kind="lstm"), spec).alphabet
+    size = alphabet.embedding.shape[1]
+    layer = Layer(size, size)
+    model = LSTMLanguageModel(spec, alphabet, LSTMContext(layer, 6, 2, spec.max_T)).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    packing = Packing(torch.tensor([4, 9, 1, 9, 8, 9]))
+    draws = []
+    with torch.no_grad():
+        draws.append(model._sample(packing, 0.7, argmax, torch.Generator().manual_seed(3)))
+        with off():
+            draws.append(model._sample(packing, 0.7, argmax, torch.Generator().manual_seed(3)))
+        torch.nn.init.zeros_(layer.weight)  # the layer is felt
+        draws.append(model._sample(packing, 0.7, argmax, torch.Generator().manual_seed(3)))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
