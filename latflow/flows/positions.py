@@ -24,9 +24,7 @@ class Positions(nn.Module):
     is no longest length.
     """
 
-    def __init__(
-        self, max_T: int, size: int, bound: float, rank: int | None = None, cap: int | None = None
-    ):
+    def __init__(self, max_T: int, size: int, bound: float, rank: int | None = None, cap: int | None = None):
         super().__init__()
         self.max_T, self.size, self.cap = max_T, size, cap
         columns = size if rank is None else rank
