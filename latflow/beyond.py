@@ -148,6 +148,11 @@ CORPORA: Mapping[str, tuple[Diff, Mapping[str, Diff]]] = {
         {
             **_MUSIC,
             "data.name": "nottingham",
+            "data.crop": 200,
+            "model.prior.hidden.dropout": 0.1,
+            "model.prior.context.dropout": 0.1,
+            "model.prior.context.input_dropout": 0.0,
+            "model.baseline.dropout": 0.1,
             "train.batch_size": 8,
             "train.epochs": 60,
             "train.lr_decay": 60,
