@@ -41,7 +41,7 @@ def test_what_needs_no_training_runs_as_it_stands(tmp_path, monkeypatch, capsys)
     assert [command.split()[0] for command in commands] == ["sample", "plot", "score"]
     for command in commands:
         assert main(shlex.split(command, comments=True)) == 0, capsys.readouterr().err
-    assert {"jsb-sample.mid", "jsb-sample.wav", "jsb-sample.png", "pydoc-prior.png"} <= {
+    assert {"jsb-sample.mid", "jsb-sample.wav", "jsb-sample.png", "pydoc-2d-prior.png"} <= {
         path.name for path in tmp_path.iterdir()
     }
 
