@@ -20,6 +20,7 @@ from latflow.fast import compiled, off
 from latflow.fast.sequences import behind
 from latflow.flows import Layer, LSTMContext, Packing, Positions
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
+from latflow.models.emission.bilstm import BiLSTMEmission
 from tests.models.cases import TINY, small_model, text_spec
 
 SPECS = [DataSpec("text", tuple("abcde"), (0, *[1] * 9)), DataSpec("music", (), (0, *[1] * 9))]
@@ -102,6 +103,7 @@ def test_matrices_multiplied_out_give_the_scores_of_one_after_the_other(symbols,
     model = small_model("af-af", text_spec(symbols), spread=0.5)
     assert isinstance(model, LatentSequenceModel)
     emission, packing = model.emission, Packing(torch.tensor([6, 2, 5, 6, 6, 6]))
+    assert isinstance(emission, BiLSTMEmission)
     matrix, _, _ = behind(model.alphabet, emission.head, packing.rows)
     assert (matrix is not emission.head.weight) == multiplied_out
     z = torch.randn(packing.rows, 3)
