@@ -65,17 +65,20 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class PriorConfig:
-    """p(z | T): a point on the axes time / hidden / scalar / context / reading (paper, section 4.3)."""
+    """p(z | T): a point on the axes time / hidden / scalar / context / reading (paper, section 4.3).
 
-    time: Choice = choice("time", "af")
+    A choice may be given by its name, or by a mapping of its name and options; it is read as a `Choice`.
+    """
+
+    time: Any = choice("time", "af")
     """What the context of step t sees: z_<t, eps_<t, or its position alone."""
-    hidden: Choice = choice("hidden", "af")
+    hidden: Any = choice("hidden", "af")
     """Across the H dimensions of a step: autoregressive, split coupling, no dependence, or the tied codebook."""
-    scalar: Choice = choice("scalar", "nlsq")
+    scalar: Any = choice("scalar", "nlsq")
     """The invertible scalar map inside."""
-    context: Choice = choice("context", "lstm")
+    context: Any = choice("context", "lstm")
     """What makes a context of the steps before."""
-    reading: Choice = choice("reading", "raw")
+    reading: Any = choice("reading", "raw")
     """How the context reads z_t (IAF: eps_t)."""
 
     def __post_init__(self) -> None:
@@ -108,12 +111,15 @@ class ModelConfig:
     """Use the input embedding as the output matrix (weight tying)."""
     position_rank: int | None = ranged(None, 1, 10_000)
     """Factored position embedding of this rank, for very long sequences; unset: a full row per position."""
+    position_cap: int | None = ranged(None, 1, 100_000)
+    """Let prior and baseline count the steps from the start and to the end up to this many only; unset: all of them,
+    as in the paper. A small set is memorised by its lengths otherwise, and a capped model knows no longest length."""
     condition_size: int = ranged(16, 1, 10_000)
     """Features of a sequence's label and transposition, where the data has them."""
     prior: PriorConfig = field(default_factory=PriorConfig)
-    posterior: Choice = choice("posterior", "bilstm")
+    posterior: Any = choice("posterior", "bilstm")
     """q(z | x)."""
-    emission: Choice = choice("emission", "bilstm")
+    emission: Any = choice("emission", "bilstm")
     """p(x | z)."""
     baseline: LSTMConfig = field(default_factory=LSTMConfig)
 

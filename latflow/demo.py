@@ -19,7 +19,10 @@ from latflow.training.run import Run
 from latflow.use import sample
 from latflow.use.files import as_text
 
-LANES = (("pydoc-af-af", "hmm-lstm"), ("hmm-af-af", "pydoc-lstm"))
+LANES = (
+    ("pydoc-af-af-codebook", "hmm-lstm-codebook"),
+    ("hmm-af-af-codebook", "pydoc-lstm-codebook"),
+)
 """Two processes side by side, with one thread each: models this small gain nothing from a second thread."""
 
 

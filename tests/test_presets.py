@@ -81,9 +81,9 @@ def test_the_papers_sizes_and_schedule():
     text = find("ptb-af-af").config
     m, t = text.model, text.train
     assert (m.latent_size, m.embedding_size, m.tie_embedding) == (50, 500, True)
-    assert {m.prior.lstm_units, m.posterior.units, m.emission.units} == {500}
-    assert {m.prior.lstm_layers, m.posterior.layers, m.emission.layers} == {2}
-    assert (m.prior.layers, m.prior.dropout, m.prior.scalar) == (5, 0.2, "nlsq")
+    assert {m.prior.context.units, m.posterior.units, m.emission.units} == {500}
+    assert {m.prior.context.layers, m.posterior.layers, m.emission.layers} == {2}
+    assert (m.prior.hidden.layers, m.prior.context.dropout, m.prior.scalar) == (5, 0.2, "nlsq")
     assert (t.samples, t.lr, t.clip, t.batch_size, t.patience) == (10, 1e-3, 0.25, 15, 1)
     assert (t.kl_zero, t.kl_ramp, t.kl_steps, t.lr_factor, t.ema) == (4, 10, None, 0.25, 0)
     for corpus, batch in zip(MUSIC, ((5, 1), (1, 8), (1, 8), (5, 1)), strict=True):
@@ -146,8 +146,14 @@ def test_round_trip(name):
     [
         ({"modle": {}}, "unknown field modle"),
         ({"model": {"prior": {"layerz": 3}}}, "unknown field model.prior.layerz"),
-        ({"model": {"prior": {"layers": "3"}}}, "model.prior.hidden.layers is '3'; it must be a whole number"),
-        ({"model": {"prior": {"layers": True}}}, "model.prior.hidden.layers is True; it must be a whole number"),
+        (
+            {"model": {"prior": {"layers": "3"}}},
+            "model.prior.hidden.layers is '3'; it must be a whole number",
+        ),
+        (
+            {"model": {"prior": {"layers": True}}},
+            "model.prior.hidden.layers is True; it must be a whole number",
+        ),
         ({"model": {"prior": {"time": "maf"}}}, "model.prior.time is 'maf'; accepted: af, iaf, none"),
         (
             {"model": {"prior": {"raw_scale": [1, 2]}}},

@@ -46,8 +46,8 @@ of a tiny language.
 # Those that are there.
 
 
-def test_the_two_are_there():
-    assert {"jsb", "pydoc"} <= set(shipped.names())
+def test_they_are_there():
+    assert {"jsb", "pydoc", "pydoc-2d"} <= set(shipped.names())
 
 
 @pytest.fixture(params=shipped.names())
@@ -178,7 +178,7 @@ def test_a_folder_of_that_name_comes_first(tiny, trained):
         (["sample", "tiny", "--weights", "last"], "its best weights only"),
         (["plot", "curves", "tiny"], "tiny is a model alone, without metrics.jsonl"),
         (["plot", "modality", "tiny", "kate"], "needs an LSTM language model"),
-        (["plot", "prior", "tiny", "kate"], "take the shipped model pydoc"),
+        (["plot", "prior", "tiny", "kate"], "take the shipped model pydoc-2d"),
         (["plot", "roll", "tiny"], "this figure is of music"),
         (["export", "tiny", "."], ". exists already"),
     ],

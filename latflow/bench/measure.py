@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from latflow.axes import choose
 from latflow.bench.flops import count_flops
 from latflow.bench.reference import plain_torch, sample_by_cells, sample_plain, sample_straightforward
-from latflow.axes import choose
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
 from latflow.flows import Positions
@@ -47,7 +47,8 @@ SMALL = Size(
         latent_size=16,
         embedding_size=128,
         prior=PriorConfig(
-            hidden=choose("hidden", "af", units=64, layers=2), context=choose("context", "lstm", units=128, layers=1)
+            hidden=choose("hidden", "af", units=64, layers=2),
+            context=choose("context", "lstm", units=128, layers=1),
         ),
         posterior=choose("posterior", "bilstm", layers=1, units=128),
         emission=choose("emission", "bilstm", layers=1, units=128),
@@ -235,7 +236,9 @@ def max_T_ratio(size: Size) -> dict[str, float]:
             model = build(replace(configure("AF/AF", size.config, "music"), position_rank=rank), music(max_T))
             for module in model.modules():
                 if isinstance(module, Positions) and not optimiser:
-                    module.requires_grad_(False)  # else a gradient as large as the tables is cleared in every step
+                    module.requires_grad_(
+                        False
+                    )  # else a gradient as large as the tables is cleared in every step
             steps[str(max_T)] = training_step(model, random_batch(music(max_T), 5, 60), 1, optimiser)
         seconds = fastest(steps, 16, 60)
         result[name] = seconds["4653"] / seconds["180"]

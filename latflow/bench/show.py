@@ -38,7 +38,10 @@ def show_twins() -> dict[str, list[str]]:
         print(f"  {name:<28} {', '.join(names) or 'none'}")
     known = {kind.__name__ for kind in MAPS}
     plain = sorted(kind.__name__ for kind in ScalarTransform.__subclasses__() if kind.__name__ not in known)
-    print(f"  compiled generation: {', '.join(sorted(known))}; in torch: {', '.join(plain) or 'no other'}", flush=True)
+    print(
+        f"  compiled generation: {', '.join(sorted(known))}; in torch: {', '.join(plain) or 'no other'}",
+        flush=True,
+    )
     return twins
 
 

@@ -1,27 +1,99 @@
 """The fields of the config as options: which there are, what a typed word means, and the config they give.
 
-`latflow.config` decides what is accepted, and its messages are the user's. The list of fields made here serves --help
-and the hints at a misspelt name only: a field may also be one of a choice that is not the default.
+`latflow.config` decides what is accepted, and its messages are the user's. The list of fields made here serves --help,
+the hints at a misspelt name, and to tell text from numbers; what it does not have is handed on all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import inspect
 import json
 import re
+import textwrap
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from latflow.axes import AXES, Choice
-from latflow.config import Config, evolve, flatten, from_dict, to_dict
+from latflow.config import Config, evolve, from_dict, to_dict
 from latflow.errors import LatflowError
+from latflow.former import MOVED, upgraded
 
-# What may be typed.
+# Which there are.
+
+
+@dataclass(frozen=True)
+class Field:
+    """A dotted field, or an option of a choice."""
+
+    name: str
+    hint: Any
+    """Its type."""
+    default: Any
+    doc: str
+    axis: str | None = None
+    """Of a choice."""
+    only: tuple[str, ...] = ()
+    """The names that have this option, where others of the axis do not."""
+
+    @property
+    def help(self) -> str:
+        """The docstring below the field, then its default."""
+        default = self.default.name if isinstance(self.default, Choice) else self.default
+        typed = default if isinstance(default, str) else json.dumps(default)
+        notes = [] if default is None else [typed]
+        notes += [f"{' and '.join(self.only)} only"] if self.only else []
+        return " ".join([*self.doc.split(), *([f"({'; '.join(notes)})"] if notes else [])])
+
+    @property
+    def metavar(self) -> str:
+        return "|".join(AXES[self.axis]) if self.axis else _metavar(self.hint)
+
+
+def listed(cls: type = Config, prefix: str = "") -> Iterator[Field]:
+    """Every field of the config, and behind each choice the options of all that can be chosen there."""
+    hints, docs = get_type_hints(cls), field_docs(cls)
+    for f in dataclasses.fields(cls):
+        name, hint, axis = f"{prefix}{f.name}", hints[f.name], f.metadata.get("axis")
+        if axis is None and is_dataclass(hint):
+            assert isinstance(hint, type)
+            yield from listed(hint, f"{name}.")
+            continue
+        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        yield Field(name, hint, default, docs.get(f.name, ""), axis)
+        options: dict[str, list[tuple[str, Field]]] = {}
+        for entry in AXES[axis].values() if axis else ():
+            for option in listed(entry.options, f"{name}."):
+                options.setdefault(option.name, []).append((entry.name, option))
+        for own in options.values():
+            names = tuple(entry for entry, _ in own)
+            everywhere = axis is not None and len(names) == len(AXES[axis])
+            yield dataclasses.replace(own[0][1], only=() if everywhere else names)
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """The docstrings that stand below the fields of a dataclass, its bases' too."""
+    found: dict[str, str] = {}
+    for base in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except OSError:  # a user's own, typed at a prompt
+            continue
+        assert isinstance(body, ast.ClassDef)
+        for above, below in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(above, ast.AnnAssign)
+                and isinstance(above.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found[above.target.id] = str(below.value.value)
+    return found
 
 
 def add_fields(
@@ -30,72 +102,20 @@ def add_fields(
     leave_out: Collection[str] = (),
     spelt: Callable[[str], str] = "--{}".format,
 ) -> list[str]:
-    """An option for each dotted field that begins so, explained by the docstring below the field; their names.
+    """An option for each dotted field that begins so; their names.
 
     A word is kept as it is typed, under the dotted name, for `read_words`; of what is not typed there is nothing.
     """
-    docs, added = field_docs(Config()), []
-    for name, (default, of) in _all_fields().items():
-        if not name.startswith(prefix) or name in leave_out:
-            continue
-        shown = "" if default is None else f" ({_typed(default)})"
-        choice = f" [{', '.join(of)}]" if of else ""
+    found = [f for f in listed() if f.name.startswith(prefix) and f.name not in leave_out]
+    for f in found:
+        text = f.help.replace("%", "%%")
         parser.add_argument(
-            spelt(name),
-            dest=name,
-            metavar=_metavar(_hint(name)),
-            default=argparse.SUPPRESS,
-            help=(" ".join(docs.get(name, "").split()) + choice + shown).strip().replace("%", "%%"),
+            spelt(f.name), dest=f.name, metavar=f.metavar, default=argparse.SUPPRESS, help=text
         )
-        added.append(name)
-    return added
+    return [f.name for f in found]
 
 
-def _all_fields() -> dict[str, tuple[Any, list[str]]]:
-    """Every dotted field and its default, the options of choices that the default config does not make among them,
-    and of a choice or an option of some choices the names."""
-    flat = flatten(Config())
-    places = {f"model.{axis}": axis for axis in ("posterior", "emission")}
-    places |= {f"model.prior.{axis}": axis for axis in AXES if f"model.prior.{axis}" in flat}
-    found: dict[str, tuple[Any, list[str]]] = {}
-    for name, default in flat.items():
-        if name not in places:
-            if name.rpartition(".")[0] not in places:
-                found[name] = (default, [])
-            continue
-        axis = AXES[places[name]]
-        found[name] = (default, list(axis))
-        for entry in axis.values():
-            for option, value in flatten(entry.options()).items():
-                before = found.get(f"{name}.{option}", (value, []))
-                found[f"{name}.{option}"] = (before[0], [*before[1], entry.name])
-    return found
-
-
-def field_docs(config: Any, prefix: str = "") -> dict[str, str]:
-    """Dotted names of all fields of a config and the docstrings that stand below them."""
-    body = ast.parse(inspect.getsource(type(config))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for above, below in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(above, ast.AnnAssign)
-            and isinstance(above.target, ast.Name)
-            and isinstance(below, ast.Expr)
-            and isinstance(below.value, ast.Constant)
-        ):
-            found[f"{prefix}{above.target.id}"] = str(below.value.value)
-    for base in type(config).__mro__[1:]:
-        if is_dataclass(base):
-            found = field_docs(base(), prefix) | found
-    for field in fields(config):
-        value, name = getattr(config, field.name), f"{prefix}{field.name}"
-        if isinstance(value, Choice):
-            for entry in AXES[value.axis].values():
-                found |= field_docs(entry.options(), f"{name}.")
-        elif is_dataclass(value):
-            found |= field_docs(value, f"{name}.")
-    return found
+# What may be typed.
 
 
 def take(words: Sequence[str], heads: Collection[str]) -> tuple[list[str], dict[str, str]]:
@@ -120,13 +140,13 @@ def take(words: Sequence[str], heads: Collection[str]) -> tuple[list[str], dict[
 
 
 def read_words(words: Mapping[str, str]) -> dict[str, Any]:
-    """Typed words as values: YAML's scalars and lists, but a word as it stands where the field is text."""
-    return {name: _read_word(name, word) for name, word in words.items()}
+    """Typed words as values: YAML's scalars and lists, but a word as it stands where the field is text or a name."""
+    hints = {f.name: f.hint for f in listed()}
+    return {name: _read_word(word, _kinds(hints.get(name))) for name, word in words.items()}
 
 
-def _read_word(name: str, word: str) -> Any:
-    kinds = _kinds(_hint(name))
-    if str in kinds:
+def _read_word(word: str, kinds: Collection[Any]) -> Any:
+    if str in kinds or Choice in kinds:
         return None if word == "null" and type(None) in kinds else word
     try:
         value = load_yaml(word)
@@ -161,7 +181,7 @@ def load_yaml(text: str) -> Any:
 
 
 def read_file(path: str) -> Mapping[str, Any]:
-    """The fields of a config file; it is read once, so it may be a pipe."""
+    """The fields of a config file, by the names they have now; it is read once, so it may be a pipe."""
     try:
         with open(path, encoding="utf-8") as file:
             raw = load_yaml(file.read())
@@ -173,17 +193,19 @@ def read_file(path: str) -> Mapping[str, Any]:
         raise LatflowError(f"--config {path}: {error}") from None
     if not isinstance(raw, Mapping) or not raw:
         raise LatflowError(f"--config {path}: there are no fields in the file")
-    return raw
+    return upgraded(raw)
 
 
 def dotted(config: Any, raw: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as dotted fields, as deep as the config itself is nested."""
+    """Nested mappings as dotted fields, as deep as the config is nested; a choice is its name, then its options."""
     found: dict[str, Any] = {}
     for name, value in raw.items():
         own = getattr(config, str(name), None)
         if isinstance(own, Choice) and isinstance(value, Mapping):
-            options = {f"{prefix}{name}.{option}": given for option, given in value.items() if option != "name"}
-            found |= {f"{prefix}{name}": value.get("name", own.name), **options}
+            found |= {
+                f"{prefix}{name}.{option}": given for option, given in value.items() if option != "name"
+            }
+            found[f"{prefix}{name}"] = value.get("name", own.name)
         elif is_dataclass(own) and isinstance(value, Mapping):
             found |= dotted(own, value, f"{prefix}{name}.")
         else:
@@ -191,52 +213,34 @@ def dotted(config: Any, raw: Mapping[Any, Any], prefix: str = "") -> dict[str, A
     return found
 
 
+_Unchecked = dataclasses.make_dataclass(
+    "Config", [(f.name, f.type) for f in dataclasses.fields(Config)], frozen=True
+)
+"""The config without what its fields say of each other, which is asked once their types are known to be right."""
+
+
 def changed(base: Config, values: Mapping[str, Any]) -> Config:
-    """The config with some dotted fields changed; types are checked before what the fields say of each other."""
-    raw: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+    """The config with some dotted fields changed."""
+    parts = (getattr(base, f.name) for f in dataclasses.fields(base))
     try:
-        for field in fields(base):
-            part = getattr(base, field.name)
-            below = {
-                name.partition(".")[2]: value
-                for name, value in values.items()
-                if name.startswith(f"{field.name}.")
-            }
-            if is_dataclass(part):
-                part = to_dict(evolve(part, below))
-            raw.setdefault(field.name, part)
-        return from_dict(raw)
+        return from_dict(to_dict(evolve(_Unchecked(*parts), values)))
     except LatflowError as error:
         raise LatflowError(f"{error}{_near(values, str(error))}") from None
 
 
 def _near(values: Mapping[str, Any], message: str) -> str:
-    """Of a field that the message is about and that the default config does not have, those spelt like it."""
-    known = _all_fields()
+    """The whole name of a field that the message has in part and, of one that there is not, those spelt like it."""
+    known = [f.name for f in listed()]
     for name in values:
-        if name not in known and name.rpartition(".")[2] in message:
-            near = get_close_matches(name, known, 3)
-            return f" (given: {name}; near: {', '.join(near)})" if near else f" (given: {name})"
+        if name not in message and repr(name.rpartition(".")[2]) in message:
+            if name in MOVED:
+                return f" (given: {name}; now: {', '.join(MOVED[name])})"
+            near = get_close_matches(name, known, 3) if name not in known else []
+            return f" (given: {name}" + (f"; near: {', '.join(near)})" if near else ")")
     return ""
 
 
 # Types.
-
-
-def _hint(name: str) -> Any:
-    """The type of a dotted field; None of one that the default config does not have."""
-    hint: Any = Config
-    axis: str | None = None
-    for part in name.split("."):
-        if hint is Choice and axis is not None:
-            options = (get_type_hints(entry.options) for entry in AXES[axis].values())
-            hint = next((hints[part] for hints in options if part in hints), None)
-        elif isinstance(hint, type) and is_dataclass(hint):
-            axis = next((f.metadata.get("axis") for f in fields(hint) if f.name == part), None)
-            hint = get_type_hints(hint).get(part)
-        else:
-            hint = None
-    return str if hint is Choice else hint
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
@@ -251,7 +255,3 @@ def _metavar(hint: Any) -> str:
     if get_origin(kind) is tuple:
         return f"[{', '.join(map(_metavar, get_args(kind)))}]"
     return {str: "TEXT", int: "N", float: "X", bool: "true|false"}.get(kind, "VALUE")
-
-
-def _typed(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
         "prior",
         _prior,
         "the densities p(z_t | z_<t) along a text",
-        "a run of a latent model with H = 2, such as the shipped pydoc",
+        "a run of a latent model with H = 2, such as the shipped pydoc-2d",
     )
     command.add_argument("text", metavar="TEXT", help="a sentence; for tokens, a JSON list")
     command.add_argument("--part", metavar="TEXT", help="show the panels of this part of it only")

@@ -16,10 +16,11 @@ def add(commands: Any) -> None:
     command = commands.add_parser(
         "train",
         help="train on your own data, train a preset, or go on with a run",
-        usage="latflow train PRESET|DATA [--config FILE] [--any.field VALUE ...] [--run DIR] | latflow train --resume RUN",
+        usage="latflow train PRESET|DATA [--config FILE] [--any.field VALUE ...] [--run DIR]\n"
+        "       latflow train --resume RUN",
         description="Train a preset (latflow presets), a config file, or go on with a run that was interrupted. With "
-        "data of your own (text:PATH, midi:DIR, tokens:FILE) instead of a preset, a codebook flow is chosen whose sizes "
-        "and training follow from how much data there is.",
+        "data of your own (text:PATH, midi:DIR, tokens:FILE) instead of a preset, a codebook flow is chosen whose "
+        "sizes and training follow from how much data there is.",
         allow_abbrev=False,
     )
     command.add_argument(
@@ -59,7 +60,10 @@ def add(commands: Any) -> None:
 def config_of(args: argparse.Namespace) -> Config:
     """The preset, then the files, then the options."""
     if args.preset is None and not args.config:
-        raise LatflowError("train what? give a preset (latflow presets), data of your own (text:PATH, midi:DIR, tokens:FILE), --config FILE or --resume RUN")
+        raise LatflowError(
+            "train what? give a preset (latflow presets), data of your own (text:PATH, midi:DIR, tokens:FILE), "
+            "--config FILE or --resume RUN"
+        )
     config = None
     if is_data(args.preset):
         config = chosen_for(args)

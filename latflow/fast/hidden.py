@@ -1,10 +1,10 @@
 """Twins of the layered flows: weights prepared for a serial pass, units computed once, whole stacks compiled.
 
-    path                                   applies to
-    prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
-    unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
-    all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
-    masked generation compiled             the maps of `MAPS`: an autoregressive flow without gradients
+path                                   applies to
+prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
+unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
+all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
+masked generation compiled             the maps of `MAPS`: an autoregressive flow without gradients
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def incremental_layer(
     """Dimension after dimension, each unit computed once: those of degree r as soon as r dimensions are known."""
     network = _made(flow, layer)
     matrices = [matrix[0] if isinstance(matrix, DeferredWeight) else matrix for matrix in weights.matrices]
-    biases = [
+    biases: list[Any] = [
         matrix[1] if isinstance(matrix, DeferredWeight) else bias
         for matrix, bias in zip(weights.matrices, weights.biases, strict=True)
     ]

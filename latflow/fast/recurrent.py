@@ -15,9 +15,10 @@ from torch import Tensor
 from latflow.fast import compiled
 from latflow.fast.first_order import first_order
 from latflow.fast.linear import DeferredWeight, across, defer, linear, linear_across
-from latflow.flows import network, recurrent
+from latflow.flows import network
 from latflow.flows.packing import Packing
 from latflow.flows.recurrent import LSTM, LSTMStep, Part, State
+from latflow.flows.recurrent import lstm_cell as definition_of_cell
 from latflow.shapes import Float
 
 SMALL = 2**17
@@ -145,7 +146,7 @@ def _gates(x: Tensor, h: Tensor, weight: DeferredWeight) -> Float[Tensor, "n gat
     return linear(torch.cat([x, h], -1), weight)
 
 
-@recurrent.lstm_cell.twin(lambda *_: True)
+@definition_of_cell.twin(lambda *_: True)
 def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> tuple[Tensor, Tensor]:
     """h_t and c_t from the summed gate inputs and c_{t-1}."""
     if torch.is_grad_enabled() or (kernels := _kernels(gates.numel(), gates, c)) is None:

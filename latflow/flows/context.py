@@ -59,8 +59,8 @@ class LSTMContext(Context):
 
     The state before the first step is a function of the first step's position features, hence of T; the input of
     step t is its reading of y_t with the position features of step t+1, as in the authors' code. Dropout acts between
-    the layers and on the result, `input_dropout` on the reading. A condition of `condition_size` features is added, by a matrix each, to the
-    reading of every step and to the state before the first.
+    the layers and on the result, `input_dropout` on the reading. A condition of `condition_size` features is added, by
+    a matrix each, to the reading of every step and to the state before the first.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class LSTMContext(Context):
         dropout: float = 0.0,
         input_dropout: float = 0.0,
         rank: int | None = None,
+        cap: int | None = None,
         condition_size: int = 0,
     ):
         super().__init__()
@@ -80,8 +81,8 @@ class LSTMContext(Context):
         self.reading = reading
         self.lstm = LSTM(reading.size, units, layers, dropout=dropout)
         bound = 1 / math.sqrt(units)
-        self.positions = Positions(max_T, self.lstm.gate_size, bound, rank)
-        self.start_positions = Positions(max_T, units, bound, rank)
+        self.positions = Positions(max_T, self.lstm.gate_size, bound, rank, cap)
+        self.start_positions = Positions(max_T, units, bound, rank, cap)
         self.start_state = nn.Linear(units, 2 * layers * units)
         self.condition = self.start_condition = None
         if condition_size:
@@ -149,10 +150,17 @@ class PositionContext(Context):
 
     sees_steps = False
 
-    def __init__(self, size: int, max_T: int, rank: int | None = None, condition_size: int = 0):
+    def __init__(
+        self,
+        size: int,
+        max_T: int,
+        rank: int | None = None,
+        cap: int | None = None,
+        condition_size: int = 0,
+    ):
         super().__init__()
         self.size = size
-        self.positions = Positions(max_T, size, 1 / math.sqrt(size), rank)
+        self.positions = Positions(max_T, size, 1 / math.sqrt(size), rank, cap)
         self.condition = nn.Linear(condition_size, size, bias=False) if condition_size else None
 
     def whole(self, y, packing):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
@@ -15,8 +18,8 @@ from latflow.shapes import Float, Int
 class FlowDistribution(Distribution):
     """p(z | context) of a transform: events of shape (H,), a batch of the leading axes of the context."""
 
-    arg_constraints = {}  # noqa: RUF012 (torch's own way)
-    support = constraints.real_vector
+    arg_constraints: Any = {}  # noqa: RUF012 (torch's own way)
+    support: Any = constraints.real_vector
     has_rsample = True
 
     def __init__(self, flow: Transform, context: Float[Tensor, "*n c"] | None = None):
@@ -38,8 +41,8 @@ class FlowDistribution(Distribution):
 class SequenceDistribution(Distribution):
     """p(z | T) of a sequence flow for given lengths: a batch of sequences, events (t, H), zero behind their ends."""
 
-    arg_constraints = {}  # noqa: RUF012
-    support = constraints.independent(constraints.real, 2)
+    arg_constraints: Any = {}  # noqa: RUF012
+    support: Any = constraints.independent(constraints.real, 2)
     has_rsample = True
 
     def __init__(self, flow: SequenceFlow, lengths: Int[Tensor, "b"]):
@@ -48,7 +51,7 @@ class SequenceDistribution(Distribution):
         super().__init__(torch.Size([len(lengths)]), torch.Size([steps, flow.size]), validate_args=False)
 
     def rsample(self, sample_shape=torch.Size()):  # noqa: B008
-        n, shape = sample_shape.numel(), self._extended_shape(sample_shape)
+        n, shape = math.prod(sample_shape), self._extended_shape(torch.Size(sample_shape))
         return self.flow.rsample(self.lengths.repeat(n)).view(shape)
 
     def log_prob(self, value: Float[Tensor, "*s b t h"]) -> Float[Tensor, "*s b"]:

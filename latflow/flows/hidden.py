@@ -39,8 +39,6 @@ class HiddenFlow(Transform):
     first dimensions of a masked network see few. `dropout` acts on the hidden units of the networks.
     """
 
-    context_size: int  # pyright: ignore[reportIncompatibleVariableOverride]
-
     def __init__(
         self,
         size: int,
@@ -79,7 +77,9 @@ class HiddenFlow(Transform):
         """The dimensions that a layer's network sees and those that the layer moves."""
 
     @abstractmethod
-    def layer_forward(self, layer: int, eps: Tensor, share: Share, weights: Weights) -> tuple[Tensor, Tensor]: ...
+    def layer_forward(
+        self, layer: int, eps: Tensor, share: Share, weights: Weights
+    ) -> tuple[Tensor, Tensor]: ...
 
     def layer_inverse(self, layer: int, z: Tensor, share: Share, weights: Weights) -> tuple[Tensor, Tensor]:
         return self._move("inverse", layer, z, share, weights)
@@ -234,9 +234,7 @@ class Elementwise(HiddenFlow):
     """z_d = s(eps_d; raw_d(context)), J times: no dependence across H (section 6.1, "- AF hidden")."""
 
     def _network(self, reverse: bool, units: int, depth: int) -> Conditioner:
-        return Conditioner(
-            0, self.size, self.scalar.n_params, units, depth, self.scalar.start(self.size)
-        )
+        return Conditioner(0, self.size, self.scalar.n_params, units, depth, self.scalar.start(self.size))
 
     def dimensions(self, reverse: bool) -> tuple[slice, slice]:
         return slice(0, 0), slice(0, self.size)

@@ -21,15 +21,14 @@ from contextvars import ContextVar
 from functools import cache, update_wrapper
 from importlib import import_module
 from types import MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 PROVIDERS = ["latflow.fast"]
 """Modules that register twins, imported at the first call of a definition."""
 
-REGISTRY: dict[str, Replaceable[Any, Any]] = {}
+REGISTRY: dict[str, Replaceable] = {}
 """Every definition by its name, as in "LSTM.forward"."""
 
 _OFF: ContextVar[bool] = ContextVar("latflow_fast_off", default=False)
@@ -41,19 +40,19 @@ class Twin(NamedTuple):
     function: Callable[..., Any]
 
 
-class Replaceable(Generic[P, R]):
+class Replaceable:
     """A definition and its twins: called, the first twin that applies runs, or the definition."""
 
-    def __init__(self, definition: Callable[P, R]):
+    def __init__(self, definition: Callable[..., Any]):
         update_wrapper(self, definition)
         self.definition = definition
         self.twins: list[Twin] = []
         REGISTRY[definition.__qualname__] = self
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.chosen(*args, **kwargs)(*args, **kwargs)
 
-    def chosen(self, *args: P.args, **kwargs: P.kwargs) -> Callable[P, R]:
+    def chosen(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """What runs for these arguments."""
         if active():
             for twin in self.twins:
@@ -61,25 +60,22 @@ class Replaceable(Generic[P, R]):
                     return twin.function
         return self.definition
 
-    def twin(self, applies: Callable[..., bool]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    def twin(self, applies: Callable[..., bool]) -> Callable[[F], F]:
         """Register a twin; those registered earlier are asked first."""
 
-        def register(function: Callable[P, R]) -> Callable[P, R]:
+        def register(function: F) -> F:
             self.twins.append(Twin(function.__name__, applies, function))
             return function
 
         return register
 
-    @overload
-    def __get__(self, instance: None, owner: Any) -> Replaceable[P, R]: ...
-    @overload
-    def __get__(self, instance: object, owner: Any) -> Callable[..., R]: ...
     def __get__(self, instance: object | None, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
 
-def replaceable(definition: Callable[P, R]) -> Replaceable[P, R]:
-    """Mark a function or method as one that twins may stand in for."""
+def replaceable(definition: Callable[..., Any]) -> Any:
+    """Mark a function or method as one that twins may stand in for. (To type checkers the result is anything: they
+    know no methods that are objects.)"""
     return Replaceable(definition)
 
 

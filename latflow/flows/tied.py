@@ -1,7 +1,8 @@
 """Mixtures whose components are given, by a codebook: the network says only how likely each is.
 
 `TiedScalar` has some components a dimension. `TiedMixture` is a mixture over a whole codebook as a triangular map,
-Σ_v π_v N(z; μ_v, diag σ_v²) of vectors, one code a symbol. With the conditional weights w^(d)_v ∝ π_v Π_{j<d} N(z_j; μ_vj, σ_vj), carried from dimension to dimension,
+Σ_v π_v N(z; μ_v, diag σ_v²) of vectors, one code a symbol. With the conditional weights
+w^(d)_v ∝ π_v Π_{j<d} N(z_j; μ_vj, σ_vj), carried from dimension to dimension,
 
     eps_d = Φ⁻¹( Σ_v w^(d)_v Φ((z_d - μ_vd) / σ_vd) ),
     log |det deps/dz| + log N(eps; 0, I) = log Σ_v π_v N(z; μ_v, σ_v).

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from latflow.shapes import Float
-
 
 Direction = Literal["forward", "inverse"]
 Step = Callable[..., tuple[Tensor, Tensor]]
@@ -30,7 +29,7 @@ class Transform(nn.Module, ABC):
 
     size: int
     """H."""
-    context_size: int | None = None
+    context_size: Any = None
     """Features of the context it takes; 0: it takes none; None: whatever it is given."""
 
     @abstractmethod
@@ -110,7 +109,9 @@ class Compose(Transform):
             raise ValueError(f"Compose needs transforms of one size, was given sizes {sizes}")
         contexts = {transform.context_size for transform in transforms} - {0, None}
         if len(contexts) > 1:
-            raise ValueError(f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}")
+            raise ValueError(
+                f"Compose needs transforms of one context, was given sizes {sorted(map(str, contexts))}"
+            )
         self.size = sizes[0]
         takes_any = any(transform.context_size is None for transform in transforms)
         self.context_size = next(iter(contexts), None if takes_any else 0)
@@ -124,7 +125,9 @@ class Compose(Transform):
 
     def stepper(self, direction):
         order = self.transforms if direction == "forward" else reversed(self.transforms)
-        steps = [(part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)]
+        steps = [
+            (part.stepper(direction), part.context_size == 0) for part in order if isinstance(part, Transform)
+        ]
 
         def step(point: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
             total = point.new_zeros(point.shape[:-1])

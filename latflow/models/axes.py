@@ -31,8 +31,8 @@ from latflow.flows import (
     SplitCoupling,
     Time,
 )
-from latflow.flows.tied import TiedMixture, TiedScalar
 from latflow.flows.sequence import TIMES
+from latflow.flows.tied import TiedMixture, TiedScalar
 from latflow.models.codes import Codes, log_odds
 from latflow.models.emission.bayes import BayesEmission
 from latflow.models.emission.bilstm import BiLSTMEmission
@@ -133,12 +133,15 @@ def lstm_context(options: LSTMContextOptions, parts: Parts) -> LSTMContext:
         dropout=options.dropout,
         input_dropout=options.input_dropout,
         rank=parts.rank,
+        cap=parts.config.position_cap,
         condition_size=parts.condition_size,
     )
 
 
 def position_context(options: PositionOptions, parts: Parts) -> PositionContext:
-    return PositionContext(options.units, parts.max_T, parts.rank, parts.condition_size)
+    return PositionContext(
+        options.units, parts.max_T, parts.rank, parts.config.position_cap, parts.condition_size
+    )
 
 
 def raw(options: NoOptions, parts: Parts) -> Raw:
@@ -174,13 +177,17 @@ def codebook(options: CodebookOptions, parts: Parts) -> CodebookPosterior:
 def bayes(options: NoOptions, parts: Parts) -> BayesEmission:
     posterior = parts.posterior
     if not isinstance(posterior, CodebookPosterior):
-        raise LatflowError("model.emission bayes is Bayes' rule on a codebook; it needs model.posterior codebook")
+        raise LatflowError(
+            "model.emission bayes is Bayes' rule on a codebook; it needs model.posterior codebook"
+        )
     return BayesEmission(posterior.codes, log_odds(parts.spec))
 
 
 def bilstm_posterior(options: BiLSTMPosteriorOptions, parts: Parts) -> BiLSTMPosterior:
     if parts.config.latent_size is None:
-        raise LatflowError("posterior bilstm has no latent size of its own; set model.latent_size (50 in the paper)")
+        raise LatflowError(
+            "posterior bilstm has no latent size of its own; set model.latent_size (50 in the paper)"
+        )
     return BiLSTMPosterior(
         parts.config.embedding_size,
         parts.config.latent_size,

@@ -29,6 +29,7 @@ def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
         embedded=not (coded and (spec.kind == "music" or config.prior.reading.name != "symbols")),
         scored=not coded,
     )
+    alphabet.never = spec.unknown_index
     condition = Condition.of(spec, config.condition_size)
     condition_size = 0 if condition is None else config.condition_size
     if config.kind == "lstm":
@@ -40,10 +41,15 @@ def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
             spec.max_T,
             dropout=c.dropout,
             rank=config.position_rank,
+            cap=config.position_cap,
             condition_size=condition_size,
         )
         if c.unigram:
             alphabet.start_at(log_odds(spec))
-        return LSTMLanguageModel(spec, alphabet, context, condition, dropout=c.dropout)
+        baseline = LSTMLanguageModel(spec, alphabet, context, condition, dropout=c.dropout)
+        baseline.length.bounded = config.position_cap is None
+        return baseline
     parts = Parts(config, spec, alphabet, condition_size)
-    return LatentSequenceModel(spec, parts.prior, parts.posterior, alphabet, parts.emission, condition)
+    model = LatentSequenceModel(spec, parts.prior, parts.posterior, alphabet, parts.emission, condition)
+    model.length.bounded = config.position_cap is None or not coded
+    return model

@@ -61,10 +61,17 @@ class Codes(nn.Module):
     def log_likelihoods(self, z: Float[Tensor, "n h"]) -> Float[Tensor, "n v"]:
         """log q(z_t | x) of each symbol x; of each note, that of on minus that of off."""
         if self.music:
-            off, on = (-0.5 * ((z - m) * (-s).exp()).square() - s for m, s in zip(self.means, self.log_scales, strict=True))
+            off, on = (
+                -0.5 * ((z - m) * (-s).exp()).square() - s
+                for m, s in zip(self.means, self.log_scales, strict=True)
+            )
             return on - off
         standard = (z[:, None] - self.means) * (-self.log_scales).exp()  # (n, V, H)
-        return -(0.5 * standard.square().sum(-1) + self.log_scales.sum(-1) + 0.5 * self.size * math.log(2 * math.pi))
+        return -(
+            0.5 * standard.square().sum(-1)
+            + self.log_scales.sum(-1)
+            + 0.5 * self.size * math.log(2 * math.pi)
+        )
 
 
 def log_odds(spec: DataSpec) -> Float[Tensor, "v"]:

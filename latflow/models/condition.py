@@ -35,7 +35,9 @@ class Condition(nn.Module):
         parts = []
         if self.label is not None:
             mean = self.label.mean(0).expand(n, -1)
-            parts.append(mean if label is None else torch.where((label < 0)[:, None], mean, self.label[label]))
+            parts.append(
+                mean if label is None else torch.where((label < 0)[:, None], mean, self.label[label])
+            )
         if self.shift is not None:
             zero = torch.zeros(n, dtype=torch.int64, device=self.shift.device)
             parts.append(self.shift[(zero if shift is None else shift) + self.shifts])

@@ -12,6 +12,8 @@ class LengthModel(nn.Module):
     """p(T) ∝ counts[T] for T = 0 … max_T. Not trained."""
 
     log_p: Tensor
+    bounded = True
+    """Whether the model that it belongs to has a longest length: not if positions are capped."""
 
     def __init__(self, counts: tuple[int, ...]):
         super().__init__()
@@ -44,8 +46,11 @@ class LengthModel(nn.Module):
 
     def check_positions(self, lengths: Int[Tensor, "b"]) -> None:
         """Every length must have position features, whether or not p(T) gives it probability."""
-        if (longest := int(lengths.max())) > self.max_T:
-            raise ValueError(f"length {longest} is longer than the longest the model knows, {self.max_T}")
+        if self.bounded and (longest := int(lengths.max())) > self.max_T:
+            raise ValueError(
+                f"length {longest} is longer than the longest the model knows, {self.max_T}; one that is trained with "
+                "model.position_cap (16, say) and a codebook knows no longest"
+            )
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Int[Tensor, "n"]:
         """n lengths from p(T)."""

@@ -65,7 +65,9 @@ class Emission(nn.Module, ABC):
     """Whether step t reads z_t alone."""
 
     @abstractmethod
-    def scores(self, z: Float[Tensor, "n h"], alphabet: Alphabet, packing: Packing) -> Float[Tensor, "n v"]: ...
+    def scores(
+        self, z: Float[Tensor, "n h"], alphabet: Alphabet, packing: Packing
+    ) -> Float[Tensor, "n v"]: ...
 
     def log_prob(
         self, x: Tensor, z: Float[Tensor, "n h"], alphabet: Alphabet, packing: Packing

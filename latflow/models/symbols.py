@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -21,6 +22,8 @@ class Alphabet(nn.Module, ABC):
 
     embedding: Tensor
     bias: Tensor
+    never: int | None = None
+    """A symbol that is scored and never drawn: that for what training did not see."""
 
     def __init__(
         self, size: int, embedding_size: int, tied: bool, embedded: bool = True, scored: bool = True
@@ -93,6 +96,9 @@ class Categorical(Alphabet):
         return -self.bias.new_empty(n, self.size).exponential_(generator=generator).log()
 
     def decide(self, scores):
+        if self.never is not None:
+            scores = scores.clone()
+            scores[..., self.never] = -math.inf
         return scores.argmax(-1)
 
 

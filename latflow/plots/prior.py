@@ -48,7 +48,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
     if model.prior.size != 2:
         raise LatflowError(
             f"this figure needs H = 2, and the run has H = {model.prior.size}; "
-            "take the shipped model pydoc or train one (latflow train pydoc-af-af --model.latent_size 2)"
+            "take the shipped model pydoc-2d or train one (latflow train pydoc-af-af --model.latent_size 2)"
         )
     spec = model.spec
     x = encode(text, spec)

@@ -220,6 +220,6 @@ def command_of(preset: str) -> str:
     for table in TABLES.values():
         for small in (False, True):
             if preset in (found.name for found in table.presets(small)):
-                row = preset.removesuffix("-small")
+                row = preset.removesuffix("-small") if small and table.sizes else preset
                 return f"latflow reproduce {table.name} --only {row}{' --small' if row != preset else ''}"
     raise LatflowError(f"{preset!r} is in no table")

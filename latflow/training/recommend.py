@@ -71,8 +71,8 @@ def described(config: Config, corpus: Corpus) -> str:
     train, c = corpus.splits["train"], config
     steps = int(train.lengths.sum())
     return (
-        f"{c.data.name}: {len(train):,} training sequences, {steps:,} {corpus.spec.step_name}s: a codebook flow with an "
-        f"LSTM of {c.model.prior.context.units} units, dropout {c.model.prior.context.dropout:g}, batches of "
+        f"{c.data.name}: {len(train):,} training sequences, {steps:,} {corpus.spec.step_name}s: a codebook flow with "
+        f"an LSTM of {c.model.prior.context.units} units, dropout {c.model.prior.context.dropout:g}, batches of "
         f"{c.train.batch_size}, {c.train.epochs} epoch{'s' * (c.train.epochs > 1)} "
         "(--print_config shows all, any field is an option)"
     )

@@ -363,7 +363,9 @@ def commit() -> str | None:
     try:
         if Path(git("rev-parse", "--show-toplevel")) != here.parent:
             return None  # somebody else's repository, with the package installed in it
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(here)) else "")
+        return git("rev-parse", "--short=12", "HEAD") + (
+            "+" if git("status", "--porcelain", "--", str(here)) else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -29,8 +29,11 @@ def sample(
     if n < 1 or batch_size < 1:
         raise LatflowError(f"{n} samples, {batch_size} at a time; both must be 1 or more")
     longest = model.spec.max_T
-    if length is not None and not 1 <= length <= longest:
-        raise LatflowError(f"length {length}; this model knows lengths from 1 to {longest}")
+    if length is not None and (length < 1 or (length > longest and model.length.bounded)):
+        raise LatflowError(
+            f"length {length}; this model knows lengths from 1 to {longest} (one trained with model.position_cap and a "
+            "codebook knows no longest)"
+        )
     if not 0 <= temperature < float("inf"):
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
     device = next(model.parameters()).device

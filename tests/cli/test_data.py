@@ -151,6 +151,6 @@ def test_every_option_of_the_data_config_is_explained() -> None:
 
     from latflow.config import DataConfig
 
-    documented = field_docs(DataConfig())
+    documented = field_docs(DataConfig)
     assert set(documented) == {field.name for field in fields(DataConfig)}
     assert all(documented.values())

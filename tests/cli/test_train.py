@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from latflow.cli import main, parse
-from latflow.cli.fields import field_docs, load_yaml, take
+from latflow.cli.fields import listed, load_yaml, take
 from latflow.cli.train import config_of
 from latflow.config import Config, evolve, flatten, from_dict
 from latflow.errors import LatflowError
@@ -37,9 +37,49 @@ def test_every_field_is_an_option(capsys):
 
 
 def test_every_option_is_explained():
-    docs = field_docs(Config())
-    silent = {name for name in flatten(Config()) if not docs.get(name)}
+    silent = {f.name for f in listed() if not f.doc}
     assert {name.rpartition(".")[2] for name in silent} <= {"layers", "units"}  # of an LSTM
+
+
+def test_options_of_every_choice_are_listed():
+    found = {f.name: f for f in listed()}
+    assert set(flatten(Config())) <= set(found)
+    assert found["model.prior.scalar.components"].only == ("mixture",)
+    assert found["model.prior.scalar.components"].help == "K. (2; mixture only)"
+    assert found["model.prior.scalar"].metavar.startswith("nlsq|affine|mixture")
+
+
+def test_a_choice_and_its_options():
+    words = ["--model.prior.scalar.components", "4", "--model.prior.scalar", "mixture"]
+    found = resolved("hmm-af-af", *words).model.prior.scalar
+    assert (found.name, found.components) == ("mixture", 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--model.prior.scalar.components", "4"],
+            "'components' in model.prior.scalar; accepted: alpha, raw_scale",
+        ),
+        (["--model.prior.scalar.components", "4"], "(given: model.prior.scalar.components)"),
+        (["--model.prior.scalar", "maf"], "model.prior.scalar is 'maf'; accepted: nlsq, affine, mixture"),
+        (
+            ["--model.prior.scalar", "mixture", "--model.prior.scalar.components", "x"],
+            "components is 'x'; it must",
+        ),
+        (
+            ["--model.prior.scalar.alhpa", ".5"],
+            "given: model.prior.scalar.alhpa; near: model.prior.scalar.alpha",
+        ),
+        (["--model.prior.layers", "3"], "given: model.prior.layers; now: model.prior.hidden.layers"),
+        (["--model.prior", "3"], "model.prior must be a mapping of fields, not 3"),
+    ],
+)
+def test_a_wrong_choice_is_named(words, message):
+    with pytest.raises(LatflowError) as refused:
+        resolved("hmm-af-af", *words)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +113,26 @@ def test_fields_are_taken_listed_or_not():
 
 
 def test_files_lie_over_the_preset_in_their_order(tmp_path):
-    (tmp_path / "one.yaml").write_text("model: {prior: {layers: 7}}\ntrain: {lr: 1e-4, clip: 3}\n")
+    (tmp_path / "one.yaml").write_text("model: {prior: {hidden: {layers: 7}}}\ntrain: {lr: 1e-4, clip: 3}\n")
     (tmp_path / "two.json").write_text('{"train": {"clip": 4, "kl_steps": [1, 2]}}')
     files = ["--config", str(tmp_path / "one.yaml"), "--config", str(tmp_path / "two.json")]
-    changes = {"model.prior.layers": 7, "train.lr": 1e-4, "train.clip": 4.0, "train.kl_steps": (1, 2)}
+    changes = {"model.prior.hidden.layers": 7, "train.lr": 1e-4, "train.clip": 4.0, "train.kl_steps": (1, 2)}
     assert resolved("ptb-iaf-scf", *files) == evolve(find("ptb-iaf-scf").config, changes)
     assert resolved(*files) == evolve(Config(), changes)
+    (tmp_path / "three.yaml").write_text(
+        "model: {prior: {scalar: {name: mixture, components: 4}, hidden: scf}}"
+    )
+    prior = resolved("hmm-af-af", "--config", str(tmp_path / "three.yaml")).model.prior
+    assert (prior.scalar.name, prior.scalar.components, prior.hidden.name) == ("mixture", 4, "scf")
+    assert prior.hidden.units == find("hmm-af-af").config.model.prior.hidden.units
     assert resolved("--train.clip", "5", *files).train.clip == 5.0  # an option counts wherever it stands
+
+
+def test_a_file_of_before_is_read_as_what_it_is_now(tmp_path):
+    (tmp_path / "old.yaml").write_text("model: {latent_scale: 0.5, prior: {layers: 7, scalar: affine}}")
+    found = resolved("ptb-iaf-scf", "--config", str(tmp_path / "old.yaml")).model
+    assert (found.posterior.scale, found.prior.hidden.layers, found.prior.scalar.name) == (0.5, 7, "affine")
+    assert found.prior.time.name == "iaf"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
@@ -103,7 +156,7 @@ def test_a_pipe_is_a_config_file(tmp_path):
         ("[1]", "there are no fields in the file"),
         ("model: {layers: 3}", "layers"),
         ("model: 3", "model must be a mapping of fields, not 3"),
-        ("modle: {}", "unknown field modle; accepted: data, model, train, seed"),
+        ("modle: {}", "modle"),
         ("train: {lr: fast}", "train.lr is 'fast'; it must be a number"),
     ],
 )

@@ -1,7 +1,7 @@
 """Every twin against its definition: values, gradients and, where something is drawn, the same draw from the same seed.
 
-A case is the arguments of a call and what is to be compared of its result. The walk goes through the registry, so that a
-twin without a case fails, and so does one that no case ever chose.
+A case is the arguments of a call and what is to be compared of its result. The walk goes through the registry, so that
+a twin without a case fails, and so does one that no case ever chose.
 """
 
 from collections.abc import Callable, Iterator
@@ -233,6 +233,8 @@ def test_off_leaves_the_definitions(monkeypatch):
 def test_a_map_without_kernels_has_the_paths_that_do_not_depend_on_it():
     flow = Autoregressive(3, 2, Mixture(2), units=8)
     assert REGISTRY["HiddenFlow.stepper"].chosen(flow, "forward").__name__ == "serial_step"
-    layer = REGISTRY["Autoregressive.layer_forward"].chosen(flow, 0, torch.randn(2, 3), Share(), flow.weights()[0])
+    layer = REGISTRY["Autoregressive.layer_forward"].chosen(
+        flow, 0, torch.randn(2, 3), Share(), flow.weights()[0]
+    )
     assert layer.__name__ == "incremental_layer"
     assert compiled.AVAILABLE

@@ -79,7 +79,9 @@ def test_a_flow_without_context_takes_any_leading_axes():
 
 @pytest.mark.parametrize("size", [2.0, 40.0, 1e4])
 def test_the_root_far_from_the_origin_is_that_of_torch(size):
-    kernels = pytest.importorskip("latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError)
+    kernels = pytest.importorskip(
+        "latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError
+    )
     generator = torch.Generator().manual_seed(1)
     eps, a, log_b, log_d, g = (torch.randn(200, dtype=torch.float64, generator=generator) for _ in range(5))
     eps, g = size * eps, size * g
@@ -99,7 +101,9 @@ def compiled_nlsq(scalar: NLSq, eps: torch.Tensor, raw: torch.Tensor) -> tuple[t
 
     The units are the positive and the negative parts of raw, given as context; all are known from the start.
     """
-    kernels = pytest.importorskip("latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError)
+    kernels = pytest.importorskip(
+        "latflow.fast.kernels.generation", reason="needs numba", exc_type=ImportError
+    )
     size, zeros = eps.shape[1], eps.new_zeros
     identity = torch.eye(5, dtype=eps.dtype)
     last = torch.cat([identity, -identity], 1)[:, None].repeat(1, size, 1)
@@ -200,9 +204,9 @@ def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(monkeypatch, 
 def test_compiled_generation_in_steps_equals_that_of_torch(monkeypatch, dtype, hidden):
     pytest.importorskip("numba")
     scalar = NLSq(scale=(0.4, 0.3, 0.4))
-    flow = SequenceFlow(HIDDEN[hidden](5, 3, scalar, 6, units=8), LSTMContext(Raw(5), 6, 2, max_T=4), "af").to(
-        dtype
-    )
+    flow = SequenceFlow(
+        HIDDEN[hidden](5, 3, scalar, 6, units=8), LSTMContext(Raw(5), 6, 2, max_T=4), "af"
+    ).to(dtype)
     randomise(flow, 0.4)
     eps, lengths = 2 * torch.randn(3, 4, 5, dtype=dtype), torch.tensor([4, 2, 4])
     calls = Mock(wraps=layers.generate)
@@ -284,7 +288,9 @@ def test_generation_of_many_rows_on_several_threads_gives_the_numbers_of_one(mon
 def test_torchs_fused_layer_gives_the_numbers_of_training(
     monkeypatch, bidirectional, sequences, samples, chunk
 ):
-    monkeypatch.setattr("latflow.fast.recurrent.CHUNK", chunk)  # 12 steps: two whole parts and one of two, or all
+    monkeypatch.setattr(
+        "latflow.fast.recurrent.CHUNK", chunk
+    )  # 12 steps: two whole parts and one of two, or all
     lstm = LSTM(4, 6, 2, bidirectional=bidirectional)
     randomise(lstm)
     positions = Positions(20, lstm.gate_size, 0.5)

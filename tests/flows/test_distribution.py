@@ -3,7 +3,15 @@
 import torch
 from torch.distributions import Independent, Normal, kl_divergence, register_kl
 
-from latflow.flows import Affine, Autoregressive, FlowDistribution, LSTMContext, Raw, SequenceDistribution, SequenceFlow
+from latflow.flows import (
+    Affine,
+    Autoregressive,
+    FlowDistribution,
+    LSTMContext,
+    Raw,
+    SequenceDistribution,
+    SequenceFlow,
+)
 from tests.flows.cases import randomise
 
 

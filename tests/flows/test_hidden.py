@@ -10,8 +10,8 @@ from scipy import stats
 from torch.autograd import gradcheck
 from torch.distributions import Transform, constraints
 
-from latflow.flows.hidden import Share
 from latflow.flows import Autoregressive, Compose, Elementwise, NLSq, SplitCoupling
+from latflow.flows.hidden import Share
 from tests.flows.cases import HIDDEN_FLOWS, SCALARS, hidden_flow, jacobian, randomise
 
 pytestmark = pytest.mark.usefixtures("double")

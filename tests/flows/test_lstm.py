@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from latflow.flows import LSTM, LSTMContext, Packing, Positions
+from latflow.flows import LSTM, Layer, LSTMContext, Packing, Positions, Raw
 
 pytestmark = pytest.mark.usefixtures("double")
 LENGTHS = torch.tensor([3, 5, 1, 4])

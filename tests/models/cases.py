@@ -1,4 +1,4 @@
-"""Small models of every kind: the seven latent rows of the paper's Tables 1 and 2, rows with a codebook, the baseline."""
+"""Small models of every kind: the latent rows of the paper's Tables 1 and 2, rows with a codebook, the baseline."""
 
 from dataclasses import replace
 
@@ -9,7 +9,13 @@ from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
 from latflow.models import SequenceModel, build
 
-_CODEBOOK = {"latent_size": None, "posterior": "codebook", "emission": "bayes", "prior.reading": "symbols", "prior.scalar": "mixture"}
+_CODEBOOK = {
+    "latent_size": None,
+    "posterior": "codebook",
+    "emission": "bayes",
+    "prior.reading": "symbols",
+    "prior.scalar": "mixture",
+}
 PRIORS = {
     "af-af": {},
     "af-scf": {"prior.hidden": "scf"},
@@ -23,10 +29,17 @@ PRIORS = {
     "af-scf-codebook": {**_CODEBOOK, "prior.hidden": "scf"},
     "iaf-af-codebook": {**_CODEBOOK, "prior.time": "iaf", "prior.reading": "layer"},
     "af-af-nlsq-codebook": {**_CODEBOOK, "prior.scalar": "nlsq"},
-    "af-only-codebook": {**_CODEBOOK, "prior.time": "none", "prior.context": "position", "prior.reading": "raw"},
+    "af-only-codebook": {
+        **_CODEBOOK,
+        "prior.time": "none",
+        "prior.context": "position",
+        "prior.reading": "raw",
+    },
 }
 """Changes of AF / AF: the paper's rows, and rows with a codebook."""
 MODELS = [*PRIORS, "lstm"]
+OF_MUSIC = [name for name in MODELS if not name.endswith("codebook") or name == "af-af-codebook"]
+"""Those that are tried on notes too."""
 
 
 def config(
@@ -39,7 +52,7 @@ def config(
         embedding_size=units,
         posterior=choose("posterior", "bilstm", **sizes),
         emission=choose("emission", "bilstm", **sizes),
-        baseline=LSTMConfig(**sizes, dropout=0.0),
+        baseline=LSTMConfig(layers, units, 0.0),
         prior=PriorConfig(hidden=hidden, context={"name": "lstm", **sizes, "dropout": 0.0}),  # type: ignore[arg-type]
     )
     if name == "lstm":
@@ -66,7 +79,9 @@ def music_spec(longest: int = 6) -> DataSpec:
 
 def small_model(name: str, spec: DataSpec, spread: float = 0.0, **sizes: int) -> SequenceModel:
     changes = {}
-    if spec.kind == "music" and name.endswith("codebook"):  # a number a note; the tied mixture is a scalar map
+    if spec.kind == "music" and name.endswith(
+        "codebook"
+    ):  # a number a note; the tied mixture is a scalar map
         changes = {"prior.hidden.units": 88} if name != "af-af-codebook" else TIED_NOTES
     model = build(evolve(config(name, **sizes), changes), spec)
     if spread:

@@ -8,6 +8,7 @@ import torch
 
 from latflow.flows import Packing
 from latflow.models import LatentSequenceModel
+from latflow.models.posterior.bilstm import BiLSTMPosterior
 from tests.models.cases import MODELS, PRIORS, batch_of, small_model, strings, text_spec
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -72,7 +73,7 @@ def test_baseline_over_notes_is_a_distribution_too():
 
     model = small_model("lstm", music_spec(2), spread=0.3)
     with torch.no_grad():
-        model.alphabet.bias[2:] = -1e9  # type: ignore[union-attr, operator, index]
+        model.alphabet.bias[2:] = -1e9
     rolls = torch.zeros(16, 2, 88)
     rolls[:, :, :2] = torch.tensor(list(itertools.product([0.0, 1.0], repeat=4))).view(16, 2, 2)
     log_p = -model.nll(batch_of(rolls, [2] * 16))
@@ -134,6 +135,7 @@ def test_the_kl_is_that_of_its_definition():
     """With q and p known Gaussians, the sampled KL converges to the closed form."""
     model = small_model("af-none-affine", SPEC, latent_size=1, units=4)
     assert isinstance(model, LatentSequenceModel)
+    assert isinstance(model.posterior, BiLSTMPosterior)
     with torch.no_grad():  # p(z) = N(0, 1) at each step, q = N(m, s²)
         for parameter in [*model.prior.parameters(), *model.posterior.parameters()]:
             parameter.zero_()

@@ -12,7 +12,18 @@ from latflow.config import ModelConfig, evolve
 from latflow.errors import LatflowError
 from latflow.flows import Packing
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
-from tests.models.cases import MODELS, PRIORS, batch_of, config, music_spec, small_model, strings, text_spec
+from latflow.models.emission.bilstm import BiLSTMEmission
+from tests.models.cases import (
+    MODELS,
+    OF_MUSIC,
+    PRIORS,
+    batch_of,
+    config,
+    music_spec,
+    small_model,
+    strings,
+    text_spec,
+)
 
 TEXTS = ["abcabc", "aabb", "cab", "ccba", "b", "acacac", "bbb", "cabba"]
 
@@ -78,7 +89,7 @@ def test_a_sequence_alone_and_in_any_batch_is_the_same(name):
             assert (together[i, 0, len(text) :] == 0).all()
         return
     assert isinstance(model, LatentSequenceModel)
-    z = torch.randn(3, 4, 3)
+    z = torch.randn(3, 4, model.prior.size)
 
     def parts(x, z, lengths):
         packing = Packing(lengths)
@@ -132,7 +143,7 @@ def test_latent_samples_follow_the_importance_sampled_probabilities():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("argmax", [False, True])
 def test_samples_have_the_asked_lengths_and_repeat_under_a_generator(name, argmax):
-    for spec in (text_spec(), music_spec()):
+    for spec in (text_spec(), music_spec()) if name in OF_MUSIC else (text_spec(),):
         model = small_model(name, spec, spread=0.3)
         lengths = torch.tensor([2, 5, 1])
         draws = [model.sample(lengths, 0.9, argmax, torch.Generator().manual_seed(1)) for _ in range(2)]
@@ -233,6 +244,7 @@ def test_latent_scale_is_a_unit_of_z():
     assert isinstance(one, LatentSequenceModel)
     assert isinstance(tenth, LatentSequenceModel)
     tenth.load_state_dict(one.state_dict())
+    assert isinstance(tenth.emission, BiLSTMEmission)
     with torch.no_grad():
         tenth.emission.lstm.input_weight[0] *= 10
     batch = strings(one.spec, TEXTS)

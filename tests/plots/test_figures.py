@@ -9,7 +9,7 @@ import torch
 from latflow import data
 from latflow.cli import main
 from latflow.config import Config
-from latflow.data.base import DataSpec
+from latflow.data.base import DataSpec, collate
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
 from latflow.models.latent import LatentSequenceModel
@@ -23,7 +23,6 @@ from latflow.plots.timing import read_timing, timing_figure
 from latflow.reproduce.result import curve_of
 from latflow.training.loop import train
 from latflow.training.run import Run
-from latflow.data.base import collate
 from tests.reproduce.fake import fake
 from tests.training.tiny import config
 

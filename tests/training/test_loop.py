@@ -191,7 +191,8 @@ def test_a_config_of_wrong_types_leaves_no_folder(tmp_path, change, message):
 
 
 @pytest.mark.parametrize(
-    "change", [{"train.ema": 1.0}, {"train.lr": math.inf}, {"model.prior.raw_scale": (math.nan, 1.0, 1.0)}]
+    "change",
+    [{"train.ema": 1.0}, {"train.lr": math.inf}, {"model.prior.scalar.raw_scale": (math.nan, 1.0, 1.0)}],
 )
 def test_numbers_that_spoil_a_run_are_refused(change):
     (name,) = change

@@ -24,7 +24,7 @@ from tests.training.tiny import ROOT, config, environment, run_python, without_t
 
 # Dropout, accumulation over a last group that is short, an EMA, learning-rate drops: all that has state.
 HARD = {
-    "model__prior__dropout": 0.2,
+    "model__prior__context__dropout": 0.2,
     "train__accumulate": 3,
     "train__ema": 0.9,
     "train__patience": 1,

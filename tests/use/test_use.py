@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize("preset", ["hmm-lstm", "hmm-af-scf"])
 def test_scores_and_samples_know_no_dropout(preset):
-    settings = config(preset, model__prior__dropout=0.5, model__baseline__dropout=0.5)
+    settings = config(preset, model__prior__context__dropout=0.5, model__baseline__dropout=0.5)
     model = build(settings.model, data.load(settings.data).spec)
     given = [model.spec.encode("kate son dalo")]
     found = {}
@@ -75,5 +75,5 @@ def test_save_shares_a_model(tmp_path):
     with pytest.raises(
         LatflowError, match=r"did not build this model: .*\(16, 8\) in the model, \(18, 8\) by"
     ):
-        latflow.save(model, tmp_path / "other", config(model__prior__network_units=9))
+        latflow.save(model, tmp_path / "other", config(model__prior__hidden__units=9))
     assert not (tmp_path / "other").exists()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from latflow.models.codes import Codes
 from latflow.models.parts import Emission
 from latflow.shapes import Float
-from torch import Tensor
 
 
 class BayesEmission(Emission):

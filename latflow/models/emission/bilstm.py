@@ -45,7 +45,9 @@ class BiLSTMEmission(Emission):
         return self.head_scores(z, past, future, alphabet, packing)
 
     @replaceable
-    def head_scores(self, z: Tensor, past: Tensor, future: Tensor, alphabet: Alphabet, packing: Packing) -> Tensor:
+    def head_scores(
+        self, z: Tensor, past: Tensor, future: Tensor, alphabet: Alphabet, packing: Packing
+    ) -> Tensor:
         """Those of (z_t, past_{t-1}, future_{t+1})."""
         features = torch.cat([z / self.scale, packing.before(past), packing.after(future)], -1)
         return alphabet.scores(self.head(features))
