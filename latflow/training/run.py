@@ -1,6 +1,6 @@
 """A run's folder: all that is needed to go on training, to score and to sample, on any machine.
 
-    run.json             what this folder is: format, preset, seed, versions of the packages
+    run.json             what this folder is: format, preset, seed, versions of the packages, names it needs
     config.json          the whole config; `latflow train --config config.json` starts the same run anew
     data.json            the data spec: vocabulary and p(T)
     model.safetensors    the weights with the best validation ELBO so far
