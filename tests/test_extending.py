@@ -12,7 +12,7 @@ import torch
 
 import latflow
 from latflow.axes import AXES
-from latflow.config import evolve
+from latflow.config import ModelConfig, evolve
 from latflow.flows import Affine, Autoregressive, Layer, Packing, SequenceFlow
 from latflow.models import LatentSequenceModel, build
 from latflow.training.report import Reporter
@@ -133,7 +133,7 @@ def test_the_scalar_map_is_increasing_and_its_slopes_are_those_of_autograd(tmp_p
 class _Parts:
     """As much of a model as a context asks for."""
 
-    max_T, rank, condition_size = 6, None, 2
+    max_T, rank, condition_size, config = 6, None, 2, ModelConfig()
 
     def __init__(self, reading):
         self.reading = reading
