@@ -140,7 +140,7 @@ CORPORA: Mapping[str, tuple[Diff, Mapping[str, Diff]]] = {
             "data.steps_per_beat": 1,
             "train.batch_size": 8,
             "train.epochs": 100,
-            "train.lr_decay": 100,
+            "train.ema": 0.997,
         },
         MUSIC_ROWS,
     ),
