@@ -27,15 +27,21 @@ Where latflow differs from the paper: [deviations](deviations.md).
 NOTES = """\
 What the tables say:
 
-- JSB chorales, the paper's rows: the flows do not differ from each other or from the paper's beyond their intervals, and all are far ahead of the LSTM. The models are the paper's, their training
-  is not: more dropout (in IAF / SCF too), a KL weight that rises by steps, a running mean of the weights, a cosine for the rate; the LSTM by Adam with small batches ([deviations](deviations.md)). The
-  test set of the flows was read a second time, for AF / AF a third, after a better schedule was found on validation data.
-- Nottingham with AF / AF at the paper's sizes has had eight epochs only, where the paper's KL weight alone takes 35 to come to 1.
-- Penn Treebank, small models: to be compared with each other only. The order of Table 1 is there. In Table 2 each part that is taken away is missed, as in the paper, but NLSq more than dependence
-  across hidden, where the paper has it the other way round. IAF / SCF has batches of 16 where the others have 8, the LSTM twice their rate. The flow learns more slowly than the LSTM: 0.25 bits behind
-  after two passes, 0.09 after fourteen, 0.01 in the paper. Some thirty trials of AF / AF, seven of the LSTM, three of AF-only and none of the other rows, one seed each.
-- Beyond the paper: with a codebook the posterior fits, most of the K samples are effective, and what is printed is no loose bound. JSB: ten trials of AF / AF on validation data ([log](log.md)), its
-  test set read once; the LSTM of these rows has had none of its own."""
+- JSB chorales, the paper's rows: the flows do not differ from each other or from the paper's beyond their
+  intervals, and all are far ahead of the LSTM. The models are the paper's, their training is not: more dropout (in
+  IAF / SCF too), a KL weight that rises by steps, a running mean of the weights, a cosine for the rate; the LSTM by
+  Adam with small batches ([deviations](deviations.md)). The test set of the flows was read a second time, for AF /
+  AF a third, after a better schedule was found on validation data.
+- Nottingham with AF / AF at the paper's sizes has had eight epochs only, where the paper's KL weight alone takes 35
+  to come to 1.
+- Penn Treebank, small models: to be compared with each other only. The order of Table 1 is there. In Table 2 each
+  part that is taken away is missed, as in the paper, but NLSq more than dependence across hidden, where the paper
+  has it the other way round. IAF / SCF has batches of 16 where the others have 8, the LSTM twice their rate. The
+  flow learns more slowly than the LSTM: 0.25 bits behind after two passes, 0.09 after fourteen, 0.01 in the paper.
+  Some thirty trials of AF / AF, seven of the LSTM, three of AF-only and none of the other rows, one seed each.
+- Beyond the paper: with a codebook the posterior fits, most of the K samples are effective, and what is printed is
+  no loose bound. JSB: ten trials of AF / AF on validation data ([log](log.md)), its test set read once; the LSTM of
+  these rows has had none of its own."""
 
 ANEW = """\
 To train a row anew, give another folder for the results, for those that are there are not made again:
