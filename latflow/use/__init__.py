@@ -1,4 +1,4 @@
-"""What people do with a trained model: draw new sequences, also given what is known of them, score their own, write a folder to share."""
+"""What people do with a trained model: draw new sequences, also given some of them, score their own, share a folder."""
 
 from latflow.use.evidence import Evidence
 from latflow.use.export import export, save

@@ -66,7 +66,7 @@ class Particles:
         return (-(2 * self.log_weights).logsumexp(0)).exp()
 
     def effective_draws(self, steps: int) -> Float[Tensor, "steps"]:
-        """1 / Σ_a (Σ_{i of a} W_i)² over the ancestors a of each of the first steps: how many draws of step t are left."""
+        """1 / Σ_a (Σ_{i of a} W_i)² over the ancestors a of each of the first steps: what is left of its draws."""
         weights = self.log_weights.exp()
         found = []
         for ancestor in self.ancestors[:, :steps].unbind(1):

@@ -30,7 +30,7 @@ pytestmark = [
 TEXT = ["af-af", "iaf-af", "af-only", "lstm"]
 MUSIC = ["af-af", "af-none-mixture", "lstm"]
 SPEC = DataSpec("text", tuple("abc"), (0, 0, 0, 3, 1))
-TRUTH = 20_000
+TRUTH = 40_000
 """Draws of z behind p(x) of a latent model."""
 DRAWS = 1000
 SMALL = {
@@ -121,7 +121,7 @@ def test_free_symbols_have_the_posterior_of_enumeration(row, pattern):
     counts = torch.stack([(drawn == one).all(-1).sum() for one in x])
     assert counts.sum() == DRAWS
     agree(p, counts.double(), result.effective_samples, error)
-    runs = [given(model, evidence, 1, particles=100, seed=seed).log_p for seed in range(20)]
+    runs = [given(model, evidence, 1, particles=200, seed=seed).log_p for seed in range(20)]
     unbiased(runs, math.log(float(p.sum())), error)
     assert result.steps.sum() == pytest.approx(result.log_p)
 
@@ -150,7 +150,7 @@ def test_free_notes_beside_known_ones_have_the_posterior_of_enumeration(row):
     counts = torch.stack([(drawn == one).all(-1).all(-1).sum() for one in rolls]).double()
     assert counts.sum() == DRAWS
     agree(p, counts, result.effective_samples, error)
-    runs = [given(model, Evidence(roll, known), 1, particles=100, seed=seed).log_p for seed in range(20)]
+    runs = [given(model, Evidence(roll, known), 1, particles=200, seed=seed).log_p for seed in range(20)]
     unbiased(runs, float(log_p.logsumexp(0)), error)
 
 
@@ -185,7 +185,7 @@ def test_an_open_end_has_the_length_that_its_beginning_speaks_for(row):
     counts = torch.tensor([len(x) for x in result.samples]).bincount(minlength=5)[3:].double()
     agree(torch.tensor(total), counts, result.effective_samples, max(errors))
     runs = [
-        given(model, Evidence.prefix(SPEC, "ac"), 1, particles=400, seed=seed).log_p for seed in range(20)
+        given(model, Evidence.prefix(SPEC, "ac"), 1, particles=600, seed=seed).log_p for seed in range(20)
     ]
     unbiased(runs, math.log(sum(total)), max(errors))
 
