@@ -101,7 +101,7 @@ class LatentSequenceModel(SequenceModel):
         """
         if steps < 2:
             raise ValueError(f"a way has two ends at least, not {steps}")
-        eps = [self.prior.inverse(self.encode(one), one.lengths)[0][0, : int(one.lengths[0])] for one in (first, last)]
+        eps = [self.noise(one) for one in (first, last)]
         found = []
         for k in range(steps):
             theta, share = 0.5 * math.pi * k / (steps - 1), k / (steps - 1)
@@ -110,9 +110,21 @@ class LatentSequenceModel(SequenceModel):
             mixed = math.cos(theta) * eps[0][:both] + math.sin(theta) * eps[1][:both]
             point = torch.cat([mixed, longer[both:]])[:T]
             lengths = torch.tensor([T], device=point.device)
-            z = self.prior(point[None], lengths)[0]
-            found.append((self.decode(z, lengths), T))
+            found.append((self.from_noise(point, self.layout(lengths)), T))
         return found
+
+    def noise(self, batch: Batch) -> Float[Tensor, "n h"]:
+        """The eps behind the most likely z of x, in rows: where the prior is a standard normal."""
+        self._check(batch)
+        packing = self.packing(batch)
+        z = self.posterior.mode(packing.pack(batch.x), self.alphabet, packing)
+        return self.prior.inverse_rows(z, packing)[0]
+
+    @torch.no_grad()
+    def from_noise(self, eps: Float[Tensor, "n h"], packing: Packing) -> Tensor:
+        """The most likely x given z = f(eps; T), padded."""
+        z = self.prior.forward_rows(eps, packing)[0]
+        return packing.unpack(self.emission.sample(z, self.alphabet, packing, argmax=True))
 
 
 def _per_sample(rows: Tensor, packing: Packing) -> Tensor:

@@ -4,6 +4,18 @@ from latflow.use.evidence import Evidence
 from latflow.use.export import export, save
 from latflow.use.given import Given, given
 from latflow.use.sample import sample
-from latflow.use.score import score
+from latflow.use.score import score, score_given
+from latflow.use.vary import between, like
 
-__all__ = ["Evidence", "Given", "export", "given", "sample", "save", "score"]
+__all__ = [
+    "Evidence",
+    "Given",
+    "between",
+    "export",
+    "given",
+    "like",
+    "sample",
+    "save",
+    "score",
+    "score_given",
+]
