@@ -11,7 +11,7 @@ from latflow.errors import LatflowError
 
 RUN_HELP = "a run's folder, or a model from `latflow models`"
 DATA_DIR_HELP = "the folder in which the data lies on this machine"
-LOWEST = {"n": 1, "samples": 1, "steps": 1, "batch_size": 1, "seed": 0}
+LOWEST = {"n": 1, "samples": 1, "steps": 1, "particles": 1, "batch_size": 1, "seed": 0}
 """Counts, and the lowest of each that makes sense."""
 
 

@@ -16,19 +16,32 @@ def add(commands: Any) -> None:
     )
     add_run(command)
     command.add_argument(
-        "file", metavar="FILE", help="lines of text, JSON lines of tokens, a .mid or a folder of them"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="lines of text, JSON lines of tokens, a .mid or a folder of them",
     )
     add_samples(command)
+    command.add_argument("--template", metavar="TEXT", help="instead of a file: a pattern with free places")
+    command.add_argument("--mark", default="?", metavar="M", help="what marks a free place (?)")
+    command.add_argument("--particles", type=int, default=1000, metavar="K", help="of --template (1000)")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from latflow.plain import plain
     from latflow.progress import counting
-    from latflow.use import score
-    from latflow.use.files import read_sequences
+    from latflow.use import Evidence, score, score_given
+    from latflow.use.files import read_sequences, typed
 
+    if (args.file is None) == (args.template is None):
+        raise LatflowError("score takes a FILE or --template TEXT, one of the two")
     made, model = open_model(args)
+    if args.template is not None:
+        evidence = Evidence.template(made.spec, typed(args.template, made.spec), args.mark)
+        row = score_given(model, evidence, particles=args.particles, seed=args.seed)
+        print(json.dumps(plain({"template": args.template, **row}), ensure_ascii=False))
+        return 0
     found = read_sequences(args.file, made.spec, made.config.data)
     known = [(i, x) for i, (_, x) in enumerate(found) if not isinstance(x, LatflowError)]
     with counting("scoring, sequences") as tell:

@@ -31,8 +31,9 @@ def sounding(rolls: Iterable[np.ndarray]) -> tuple[int, int]:
     return max(0, low - 2), min(NOTES - 1, high + 2)
 
 
-def save_png(path: str | Path, roll: Any, title: str = "") -> None:
-    """A picture of a roll: time to the right, the notes that occur upwards, the Cs named."""
+def save_png(path: str | Path, roll: Any, title: str = "", known: np.ndarray | None = None) -> None:
+    """A picture of a roll: time to the right, the notes that occur upwards, the Cs named. Notes at entries that are
+    `known` (T, 88) are orange, the others blue."""
     from matplotlib.figure import Figure
 
     roll = _checked(roll)
@@ -40,16 +41,18 @@ def save_png(path: str | Path, roll: Any, title: str = "") -> None:
     axes = figure.add_subplot()
     low, high = sounding([roll])
     extent = (0, len(roll), LOWEST + low - 0.5, LOWEST + high + 0.5)
-    axes.imshow(
-        roll[:, low : high + 1].T,
-        aspect="auto",
-        origin="lower",
-        extent=extent,
-        cmap="Blues",
-        vmin=0,
-        vmax=1,
-        interpolation="none",
-    )
+    known = np.zeros(roll.shape, bool) if known is None else known
+    for sounds, colours in ((np.where(known, 0, roll), "Blues"), (np.where(known, roll, 0), "Oranges")):
+        axes.imshow(
+            np.ma.masked_equal(0.8 * sounds[:, low : high + 1].T, 0),
+            aspect="auto",
+            origin="lower",
+            extent=extent,
+            cmap=colours,
+            vmin=0,
+            vmax=1,
+            interpolation="none",
+        )
     octaves = [note for note in range(24, 109, 12) if low <= note - LOWEST <= high]
     axes.set_yticks(octaves, [f"C{note // 12 - 1}" for note in octaves])
     axes.grid(axis="y", linewidth=0.4, alpha=0.6)

@@ -75,6 +75,32 @@ class HiddenMarkov:
                 log_alpha = np.where((t < lengths)[:, None], step, log_alpha)
             return _log_matmul(log_alpha, np.ones((len(self.initial), 1)))[:, 0]
 
+    def posterior(self, x: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
+        """p(x_t | x_known) of every step, (T, V) of symbols or (T, 88) that a note sounds, and log p(x_known | T) in
+        nats, where x (T,) or (T, 88) is known as the mask of its shape says: forward-backward.
+
+        gamma_t(s) ∝ alpha_t(s) beta_t(s),  beta_t(s) = sum_r transition(s, r) p(known of x_(t+1) | r) beta_(t+1)(r)
+        """
+        with np.errstate(divide="ignore"):
+            if self.music:
+                on, off = known & (x > 0), known & (x == 0)
+                step = on @ np.log(self.emission).T + off @ np.log1p(-self.emission).T
+            else:
+                step = np.where(known[:, None], np.log(self.emission).T[x], 0.0)
+            alpha, beta = np.empty_like(step), np.zeros_like(step)
+            alpha[0] = np.log(self.initial) + step[0]
+            for t in range(1, len(x)):
+                alpha[t] = _log_matmul(alpha[t - 1 : t], self.transition)[0] + step[t]
+            for t in reversed(range(len(x) - 1)):
+                beta[t] = _log_matmul((beta[t + 1] + step[t + 1])[None], self.transition.T)[0]
+            log_p = float(_log_matmul(alpha[-1:], np.ones((len(self.initial), 1)))[0, 0])
+        if log_p == -np.inf:
+            raise ValueError("what is known has probability 0 in this language, so nothing follows from it")
+        found = np.exp(alpha + beta - log_p) @ self.emission
+        if self.music:
+            return np.where(known, x > 0, found), log_p
+        return np.where(known[:, None], np.eye(self.emission.shape[1])[x], found), log_p
+
     def sample(self, rng: np.random.Generator, length: int) -> np.ndarray:
         """One sequence of the given length: (T,) int64 indices, or a (T, 88) uint8 roll."""
         first, follow = np.cumsum(self.initial), np.cumsum(self.transition, axis=1)

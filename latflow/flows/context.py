@@ -18,7 +18,7 @@ from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
 from latflow.flows.reading import Reading
 from latflow.flows.recurrent import LSTM, LSTMStep, State
-from latflow.shapes import Float
+from latflow.shapes import Float, Int
 
 
 class Context(nn.Module, ABC):
@@ -40,6 +40,15 @@ class Context(nn.Module, ABC):
     @abstractmethod
     def step(self, y: Float[Tensor, "nt h"], t: int, packing: Packing, state: Any) -> tuple[Tensor, Any]:
         """From y_t, the context of step t+1 (its rows only) and the new state."""
+
+    def select(self, state: Any, index: Int[Tensor, "m"], packing: Packing) -> Any:
+        """The state of the rows `index`, any of them and as often as they stand there, now laid out as `packing`.
+
+        For as long as no sequence has ended: rows are sequences then, and row i of `packing` is sequence index[i] as
+        it was. What a state holds that is not a row of step t (features of positions) is that of the new layout. Only
+        sampling given what is known asks for it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `select`, so its states cannot be resampled")
 
 
 class Carried(NamedTuple):
@@ -100,14 +109,17 @@ class LSTMContext(Context):
         return self._drop(packing.before(self.lstm(read, packing, features, start), first=start[-1][0]))
 
     def start(self, packing):
-        layers, places = self._initial(packing), packing.places
-        later = slice(places.active[0], None)
-        by_step = self.positions(places.step[later], places.remaining[later]).split(places.active[1:])
-        condition = None
+        layers, condition = self._initial(packing), None
         if self.condition is not None and packing.condition is not None:
             condition = self.condition(packing.condition)[packing.sequence[packing.at(0)]]
-        carried = Carried(layers, by_step, self.reading.stepper(), self.lstm.stepper(), condition)
+        later = self._later(packing)
+        carried = Carried(layers, later, self.reading.stepper(), self.lstm.stepper(), condition)
         return self._drop(layers[-1][0]), carried
+
+    def select(self, state, index, packing):
+        condition = None if state.condition is None else state.condition[index]
+        layers = [(h[index], c[index]) for h, c in state.layers]
+        return state._replace(layers=layers, features=self._later(packing), condition=condition)
 
     def step(self, y, t, packing, state):
         if t + 1 == packing.steps:
@@ -125,6 +137,12 @@ class LSTMContext(Context):
         if 1 < len(features) < n:  # one alone serves all rows as it is
             features = features.repeat_interleave(packing.per_place, 0)
         return features
+
+    def _later(self, packing: Packing) -> Sequence[Tensor]:
+        """Position features of every step but the first, a row for each place."""
+        places = packing.places
+        later = slice(places.active[0], None)
+        return self.positions(places.step[later], places.remaining[later]).split(places.active[1:])
 
     def _initial(self, packing: Packing) -> State:
         places, first = packing.places, packing.places.at(0)
@@ -173,6 +191,9 @@ class PositionContext(Context):
         if t + 1 == packing.steps:
             return y.new_empty(0, self.size), None
         return self._at(packing.at(t + 1), packing), None
+
+    def select(self, state, index, packing):
+        return None
 
     def _at(self, rows: slice, packing: Packing) -> Tensor:
         context = self.positions(packing.step[rows], packing.remaining[rows])

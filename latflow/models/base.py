@@ -128,10 +128,17 @@ class SequenceModel(nn.Module, ABC):
 
     def packing(self, batch: Batch) -> Packing:
         """The layout of a batch, with what is known of its sequences."""
-        condition = None
-        if self.condition is not None:
-            condition = self.condition(len(batch.lengths), batch.label, batch.shift)
-        return Packing(batch.lengths, condition=condition)
+        return self.layout(batch.lengths, batch.label, batch.shift)
+
+    def layout(
+        self,
+        lengths: Int[Tensor, "b"],
+        label: Int[Tensor, "b"] | None = None,
+        shift: Int[Tensor, "b"] | None = None,
+    ) -> Packing:
+        """The layout of sequences of these lengths, with what else is known of them."""
+        condition = None if self.condition is None else self.condition(len(lengths), label, shift)
+        return Packing(lengths, condition=condition)
 
     def draws(
         self, batch: Batch, marks: Sequence[int], chunk: int = 10, *, given_length: bool = False
@@ -184,8 +191,7 @@ class SequenceModel(nn.Module, ABC):
             raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
         check_lengths(lengths)
         self.length.check_positions(lengths)
-        condition = None if self.condition is None else self.condition(len(lengths), label)
-        packing = Packing(lengths, condition=condition)
+        packing = self.layout(lengths, label)
         return packing.unpack(self._sample(packing, temperature, argmax, generator))
 
     def _check(self, batch: Batch) -> None:

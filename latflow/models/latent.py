@@ -145,6 +145,19 @@ class LatentSequenceModel(SequenceModel):
         self.length.check_positions(x.lengths)
         return x
 
+    def noise(self, batch: Batch) -> Float[Tensor, "n h"]:
+        """The eps behind the most likely z of x, in rows: where the prior is a standard normal."""
+        self._check(batch)
+        packing = self.packing(batch)
+        z = self.posterior.mode(packing.pack(batch.x), self.alphabet, packing)
+        return self.prior.inverse_rows(z, packing)[0]
+
+    @torch.no_grad()
+    def from_noise(self, eps: Float[Tensor, "n h"], packing: Packing) -> Tensor:
+        """The most likely x given z = f(eps; T), padded."""
+        z = self.prior.forward_rows(eps, packing)[0]
+        return packing.unpack(self.emission.sample(z, self.alphabet, packing, argmax=True))
+
 
 def _per_sample(rows: Tensor, packing: Packing) -> Tensor:
     """Rows to (b, s, t)."""

@@ -31,6 +31,7 @@ class Stream(IntEnum):
     FIGURE_POSTERIOR = 5
     FIGURE_PRIOR = 6
     FIGURE_DATA = 7
+    GIVEN = 8
 
 
 @contextmanager

@@ -1,7 +1,21 @@
-"""What people do with a trained model: draw new sequences, score their own, write a folder to share."""
+"""What people do with a trained model: draw new sequences, also given some of them, score their own, share a folder."""
 
+from latflow.use.evidence import Evidence
 from latflow.use.export import export, save
+from latflow.use.given import Given, given
 from latflow.use.sample import sample
-from latflow.use.score import score
+from latflow.use.score import score, score_given
+from latflow.use.vary import between, like
 
-__all__ = ["export", "sample", "save", "score"]
+__all__ = [
+    "Evidence",
+    "Given",
+    "between",
+    "export",
+    "given",
+    "like",
+    "sample",
+    "save",
+    "score",
+    "score_given",
+]

@@ -52,8 +52,41 @@ def read_sequences(
     return found
 
 
-def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: DataConfig) -> list[Path]:
-    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several."""
+def read_one(given: str, spec: DataSpec, config: DataConfig) -> np.ndarray:
+    """One sequence: the first of a file; of text and tokens also what was typed itself, where there is no such file."""
+    if spec.kind == "music" or Path(given).exists():
+        found = read_sequences(given, spec, config)
+        return next(x for _, x in found if not isinstance(x, LatflowError))
+    return spec.encode(typed(given, spec))
+
+
+def typed(given: str, spec: DataSpec) -> Any:
+    """Text as it is typed, tokens as a JSON list."""
+    if spec.kind == "text":
+        return given
+    try:
+        tokens = json.loads(given)
+    except json.JSONDecodeError:
+        tokens = None
+    if not isinstance(tokens, list):
+        raise LatflowError(f"{given!r}: tokens are given as a JSON list, such as [1, 2, 3]")
+    return tokens
+
+
+def write_samples(
+    samples: list[np.ndarray],
+    spec: DataSpec,
+    out: Path,
+    config: DataConfig,
+    *,
+    tempo: float | None = None,
+    known: np.ndarray | None = None,
+) -> list[Path]:
+    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several.
+
+    `tempo` is in beats a minute, by itself 120 or what steps of a fixed time come to; notes that are `known`, an
+    entry (T, 88) of all samples, have a colour of their own in the .png.
+    """
     from latflow.data.export import save_png, save_wav
     from latflow.data.files import file_stem, writing
     from latflow.data.midi import SLOWEST, write_midi
@@ -63,11 +96,12 @@ def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: 
             path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
         return [out]
     stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
-    per_beat, tempo = config.steps_per_beat, 120.0
+    given, per_beat, tempo = tempo, config.steps_per_beat, 120.0
     if config.steps_per_second is not None:
         # Written as beats of the tempo that gives steps their length, of which MIDI has four a minute or more.
         per_beat = max(1, min(per_beat, int(60 * config.steps_per_second / SLOWEST)))
         tempo = max(SLOWEST, 60 * config.steps_per_second / per_beat)
+    tempo = tempo if given is None else given
     written = []
     for number, roll in enumerate(samples, start=1):
         name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
@@ -75,14 +109,30 @@ def write_samples(samples: list[np.ndarray], spec: DataSpec, out: Path, config: 
         paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
         write_midi(paths[0], roll, per_beat, tempo)
         save_wav(paths[1], roll, per_beat, tempo)
-        save_png(paths[2], roll)
+        save_png(paths[2], roll, known=None if known is None else extended(known, len(roll)))
         written += paths
     return written
 
 
-def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False) -> str:
-    """A sample as one line: the text itself with line ends escaped, for a terminal all control characters; or JSON."""
+def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False, known: np.ndarray | None = None) -> str:
+    """A sample as one line: the text itself with line ends escaped, for a terminal all control characters; or JSON.
+
+    On a terminal symbols that are `known` are bold.
+    """
     decoded = spec.decode(x)
-    if spec.kind != "text":
-        return json.dumps(decoded, ensure_ascii=False)
-    return "".join(repr(c)[1:-1] if c in "\n\r" or (terminal and category(c) == "Cc") else c for c in decoded)
+    text = spec.kind == "text"
+    if known is None or not terminal or spec.kind == "music":
+        return _escaped(decoded, terminal) if text else json.dumps(decoded, ensure_ascii=False)
+    pieces = [_escaped(s, terminal) if text else json.dumps(s, ensure_ascii=False) for s in decoded]
+    marks = extended(known, len(x)).tolist()
+    bold = [f"\x1b[1m{piece}\x1b[0m" if mark else piece for piece, mark in zip(pieces, marks, strict=True)]
+    return "".join(bold) if text else f"[{', '.join(bold)}]"
+
+
+def _escaped(text: str, terminal: bool) -> str:
+    return "".join(repr(c)[1:-1] if c in "\n\r" or (terminal and category(c) == "Cc") else c for c in text)
+
+
+def extended(known: np.ndarray, length: int) -> np.ndarray:
+    """A mask over `length` steps, in which what is behind its end is free."""
+    return np.pad(known, [(0, length - len(known))] + [(0, 0)] * (known.ndim - 1))

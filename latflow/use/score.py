@@ -14,6 +14,8 @@ from latflow.models import SequenceModel
 from latflow.progress import Progress
 from latflow.training.evaluate import chunk_of, evaluating, in_unit
 from latflow.training.seeds import Stream, seeded
+from latflow.use.evidence import Evidence
+from latflow.use.given import given
 
 
 def score(
@@ -54,6 +56,21 @@ def score(
         {"index": i, "length": len(x), **scored.get(key, unknown)}
         for i, (key, x) in enumerate(zip(keys, sequences, strict=True))
     )
+
+
+def score_given(
+    model: SequenceModel, evidence: Evidence, *, particles: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """-log p(x_known, T) in the unit of the data: how surprising a pattern with free places is, whatever stands there.
+
+    "steps" are -log p(known of step t | known before it, T), zero where nothing is known.
+    """
+    found = given(model, evidence, 1, particles=particles, seed=seed)
+    rest, T = in_unit(-found.log_p, model.spec), len(evidence.x)
+    row = {"length": T, "known": int(evidence.known.sum()), **_with_length(model, T, rest)}
+    row |= {"unit": model.spec.unit, "nll_given_length": rest, "effective_samples": found.effective_samples}
+    steps = [in_unit(-float(v), model.spec) for v in found.steps]
+    return row | {"particles": found.particles, "steps": steps + [0.0] * (T - len(steps))}
 
 
 def _score_batch(model: SequenceModel, items: list[np.ndarray], samples: int) -> list[dict[str, Any]]:

@@ -59,6 +59,38 @@ def test_the_forward_algorithm_is_the_sum_over_paths(music: bool, length: int) -
     assert model.log_prob(x) == pytest.approx(by_paths(model, x), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    "pattern", [[0, -1, 2, -1], [-1, -1, 3, 1], [-1, 2, -1, -1], [1, 0, 2, 3], [-1, -1, -1, -1]]
+)
+def test_the_posterior_of_free_symbols_is_that_of_enumeration(pattern: list[int]) -> None:
+    model, x = small(False), np.array(pattern)
+    strings = np.array(list(product(*(range(4) if s < 0 else [s] for s in pattern))))
+    p = np.exp(model.log_probs(strings))
+    found, log_p = model.posterior(x.clip(0), x >= 0)
+    assert log_p == pytest.approx(np.log(p.sum()), abs=1e-12)
+    expected = np.stack([[p[strings[:, t] == s].sum() for s in range(4)] for t in range(4)]) / p.sum()
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_posterior_of_free_notes_is_that_of_enumeration() -> None:
+    model = small(True)
+    x = model.sample(np.random.default_rng(2), 3)
+    known, free = np.ones(x.shape, bool), [(0, 7), (1, 7), (1, 80), (2, 0)]
+    known[tuple(zip(*free, strict=True))] = False
+    rolls = np.repeat(x[None], 16, 0)
+    for roll, bits in zip(rolls, product((0, 1), repeat=4), strict=True):
+        roll[tuple(zip(*free, strict=True))] = bits
+    p = np.exp(model.log_probs(rolls) - model.log_prob(x))
+    found, log_p = model.posterior(x, known)
+    assert log_p == pytest.approx(np.log(p.sum()) + model.log_prob(x), abs=1e-9)
+    np.testing.assert_allclose(found, (p[:, None, None] * rolls).sum(0) / p.sum(), atol=1e-12)
+
+
+def test_nothing_follows_from_the_impossible() -> None:
+    with pytest.raises(ValueError, match="probability 0"):
+        hmm_language().posterior(np.zeros(2, np.int64), np.ones(2, bool))
+
+
 def test_impossible_strings_and_long_ones() -> None:
     model = hmm_language()
     assert model.log_prob(np.zeros(2, np.int64)) == -np.inf  # a word cannot be empty: no two spaces

@@ -1,0 +1,193 @@
+"""Models as particles walk through them: one step after the other, with a weight for what is known of it.
+
+The target is p(x_free, z | x_known, T). Where nothing is known of a step, x_t is drawn as `sample` draws it. Where
+x_t is known, a codebook model draws z_t ~ q(z_t | x_t), which nearly is the posterior, and weighs it by
+
+    p(z_t | z_<t) p(x_t | z_t) / q(z_t | x_t).
+
+Where some notes of x_t are known, both come dimension by dimension. The baseline weighs by p(x_t | x_<t), note by note.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import groupby
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from latflow.errors import LatflowError
+from latflow.flows import HiddenFlow, Packing
+from latflow.flows.sequence import AutoregressiveTime, IndependentTime, InverseAutoregressiveTime
+from latflow.flows.walk import Walk, can_walk
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
+from latflow.models.emission.bayes import BayesEmission
+from latflow.models.posterior.codebook import CodebookPosterior
+from latflow.shapes import Float, Int
+
+
+class Walker(ABC):
+    """Particles, a row each, at a step of their sequences; `temperature` scales the noise of what is drawn freely."""
+
+    x: Tensor
+    """x_t of every row, once `step` has gone through."""
+
+    def __init__(self, packing: Packing, temperature: float):
+        self.packing, self.temperature = packing, temperature
+
+    @abstractmethod
+    def step(self, x: Tensor, known: Tensor) -> Iterator[Float[Tensor, "n"]]:
+        """Draw step t given x_t of it where `known`: log weights, one after the other. Between two of them, and after
+        the last, the rows may be selected."""
+
+    @abstractmethod
+    def advance(self, t: int) -> None:
+        """From step t on to the next, with the rows that go on."""
+
+    @abstractmethod
+    def select(self, index: Int[Tensor, "m"], packing: Packing) -> None:
+        """Go on with these rows, laid out so."""
+
+
+class LSTMWalker(Walker):
+    """p(x_t | x_<t, T): given the past, notes are independent, so each is drawn or weighs by itself."""
+
+    def __init__(self, model: LSTMLanguageModel, packing: Packing, temperature: float):
+        super().__init__(packing, temperature)
+        self.model = model
+        self.context, self.state = model.context.start(packing)
+
+    def step(self, x, known):
+        scores, alphabet = self.model.scores(self.context), self.model.alphabet
+        self.x = alphabet.decide(scores + self.temperature * alphabet.noise(len(scores)))
+        if known.any():
+            self.x = torch.where(known, x.to(self.x.dtype), self.x)
+            yield (
+                _notes_log_prob(scores, x)[:, known].sum(-1)
+                if known.ndim
+                else alphabet.log_prob(scores, self.x)
+            )
+
+    def advance(self, t):
+        self.context, self.state = self.model.context.step(
+            self.model.alphabet.embed(self.x), t, self.packing, self.state
+        )
+
+    def select(self, index, packing):
+        self.state = self.model.context.select(self.state, index, packing)
+        self.x, self.context, self.packing = self.x[index], self.context[index], packing
+
+
+class CodebookWalker(Walker):
+    """A latent model whose posterior and emission look at one step alone."""
+
+    def __init__(self, model: LatentSequenceModel, packing: Packing, temperature: float):
+        super().__init__(packing, temperature)
+        prior, posterior, emission = model.prior, model.posterior, model.emission
+        if not isinstance(posterior, CodebookPosterior) or not isinstance(emission, BayesEmission):
+            raise LatflowError(
+                "drawing given what is known goes step by step and needs a model whose posterior and emission look at "
+                "one step alone (model.posterior codebook, model.emission bayes: the presets that end in -codebook) or "
+                "the LSTM baseline; this model's look at the whole sequence"
+            )
+        if not isinstance(prior.time, AutoregressiveTime | InverseAutoregressiveTime | IndependentTime):
+            raise LatflowError(f"no way to go step by step is known for {type(prior.time).__name__}")
+        self.model, self.hidden, self.codes, self.emission = model, prior.hidden, posterior.codes, emission
+        self.sees_noise = isinstance(prior.time, InverseAutoregressiveTime)
+        self.forward = prior.hidden.stepper("forward")
+        self.walk: Walk | None = None
+        self.context, self.state = prior.context.start(packing)
+
+    @property
+    def given(self) -> Tensor | None:
+        """The context as the hidden flow takes it."""
+        return None if self.hidden.context_size == 0 else self.context
+
+    def step(self, x, known):
+        if not known.any():
+            eps = self.temperature * torch.randn(
+                len(self.context), self.hidden.size, dtype=self.context.dtype, device=self.context.device
+            )
+            self.z, _ = self.forward(eps, self.given)
+            self.y = eps if self.sees_noise else self.z
+            self.x = self.emission.sample(self.z, self.model.alphabet, self.packing)
+            return
+        if known.all():
+            self.x = x.expand(len(self.context), *x.shape)
+            self.z, log_q = self._propose(x)
+            self.y = self._seen()
+            log_p = self.hidden.log_prob(self.z, self.given)
+            log_emission = self.model.alphabet.log_prob(self.emission.at(self.z), self.x)
+            yield log_p + log_emission - log_q.sum(-1)
+        else:
+            yield from self._notes(x, known)
+            self.y = self._seen()
+
+    def _seen(self) -> Tensor:
+        """What the context of the next step sees of this one."""
+        return self.hidden.inverse(self.z, self.given)[0] if self.sees_noise else self.z
+
+    def _propose(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """z_t ~ q(z_t | x_t) of every row, and log q of every dimension."""
+        mean, log_std = (part[0] for part in self.codes.of(x[None]))
+        noise = torch.randn(len(self.context), len(mean), dtype=mean.dtype, device=mean.device)
+        return mean + log_std.exp() * noise, -(0.5 * noise.square() + log_std + 0.5 * math.log(2 * math.pi))
+
+    def _notes(self, x: Tensor, known: Tensor) -> Iterator[Tensor]:
+        """Dimension by dimension, stretches of known notes at once."""
+        flow = self.hidden
+        if not can_walk(flow) or not isinstance(flow, HiddenFlow):
+            raise LatflowError(
+                "some notes of a step are kept and others free; that needs a prior with an order of the notes (hidden "
+                "af or none, one layer: the presets jsb-af-af-codebook, jsb-af-none-mixture-codebook). Keep or free "
+                "whole steps instead"
+            )
+        self.walk = Walk(flow, self.given, len(self.context))
+        self.x = self.context.new_zeros(len(self.context), flow.size)
+        start = 0
+        for is_known, run in groupby(known.tolist()):
+            stop = start + len(list(run))
+            here = slice(start, stop)
+            if is_known:
+                z, log_q = self._propose(x)
+                raw = self.walk.raw(z[:, here])
+                self.x[:, here] = x[here].to(self.x.dtype)
+                log_p = flow.scalar.at(here).log_prob(z[:, here], raw)
+                log_emission = _notes_log_prob(self.emission.at(self.walk.z), x)[:, here]
+                yield (log_p + log_emission - log_q[:, here]).sum(-1)
+            else:
+                for d in range(start, stop):
+                    eps = self.temperature * torch.randn_like(self.walk.z[:, d])
+                    self.walk.put(flow.scalar.at(d).forward(eps, self.walk.raw()[:, 0])[0])
+                scores, alphabet = self.emission.at(self.walk.z), self.model.alphabet
+                self.x[:, here] = alphabet.sample(scores, False, None)[:, here]
+            start = stop
+        self.z, self.walk = self.walk.z, None
+
+    def advance(self, t):
+        self.context, self.state = self.model.prior.context.step(self.y, t, self.packing, self.state)
+
+    def select(self, index, packing):
+        self.state = self.model.prior.context.select(self.state, index, packing)
+        self.x, self.context, self.packing = self.x[index], self.context[index], packing
+        if self.walk is not None:
+            self.walk.select(index)
+        else:
+            self.z, self.y = self.z[index], self.y[index]
+
+
+def _notes_log_prob(scores: Float[Tensor, "n v"], x: Tensor) -> Float[Tensor, "n v"]:
+    """log p of each note of one step."""
+    return F.logsigmoid(torch.where(x > 0, scores, -scores))
+
+
+def walker_of(model: SequenceModel, packing: Packing, temperature: float) -> Walker:
+    """The way through this model; a model without one is a LatflowError that says what to use."""
+    if isinstance(model, LSTMLanguageModel):
+        return LSTMWalker(model, packing, temperature)
+    if isinstance(model, LatentSequenceModel):
+        return CodebookWalker(model, packing, temperature)
+    raise LatflowError(f"no way to go step by step is known for {type(model).__name__}")
