@@ -18,6 +18,7 @@ from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
 from latflow.flows.reading import Reading
 from latflow.flows.recurrent import LSTM, LSTMStep, State
+from latflow.flows.seam import replaceable
 from latflow.shapes import Float
 
 
@@ -98,6 +99,7 @@ class LSTMContext(Context):
             read = read + self.condition(packing.condition)[packing.sequence]
         return self._drop(packing.before(self.lstm(read, packing, features, start), first=start[-1][0]))
 
+    @replaceable
     def start(self, packing):
         layers, places = self._initial(packing), packing.places
         later = slice(places.active[0], None)
