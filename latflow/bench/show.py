@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from latflow.fast.hidden import MAPS
+from latflow.fast.hidden import MAPS, MIXTURES
 from latflow.flows import ScalarTransform
 from latflow.flows.seam import REGISTRY, active
 
@@ -36,7 +36,7 @@ def show_twins() -> dict[str, list[str]]:
     print("\nTwins of each definition (none: it runs as written)")
     for name, names in sorted(twins.items()):
         print(f"  {name:<28} {', '.join(names) or 'none'}")
-    known = {kind.__name__ for kind in MAPS}
+    known = {kind.__name__ for kind in (*MAPS, *MIXTURES)}
     plain = sorted(kind.__name__ for kind in ScalarTransform.__subclasses__() if kind.__name__ not in known)
     print(
         f"  compiled generation: {', '.join(sorted(known))}; in torch: {', '.join(plain) or 'no other'}",

@@ -25,6 +25,16 @@ def generation_kernels(*tensors: Tensor) -> ModuleType | None:
     return None if torch.is_grad_enabled() else _load("generation", tensors, torch.float32, torch.float64)
 
 
+def mixture_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of generation from masked flows of mixtures, if they can work on these tensors now."""
+    return None if torch.is_grad_enabled() else _load("masked", tensors, torch.float32, torch.float64)
+
+
+def tied_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of generation from a codebook, if they can work on these tensors now."""
+    return None if torch.is_grad_enabled() else _load("tied", tensors, torch.float32, torch.float64)
+
+
 def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of the LSTM, if they can work on these tensors now."""
     return None if torch.is_grad_enabled() else _load("lstm", tensors, torch.float32)

@@ -1,15 +1,16 @@
 """Twins of the layered flows: weights prepared for a serial pass, units computed once, whole stacks compiled.
 
-path                                   applies to
-prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
-unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
-all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
-masked generation compiled             the maps of `MAPS`: an autoregressive flow without gradients
+    path                                   applies to
+    prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
+    unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
+    all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
+    masked generation compiled             the maps of `MAPS` and `MIXTURES`: an autoregressive flow without gradients
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,9 +19,12 @@ from torch import Tensor
 
 from latflow.fast import compiled, layers
 from latflow.fast.linear import DeferredWeight, across, defer, linear, linear_across
+from latflow.fast.tied import ACCURACY
 from latflow.flows.hidden import Autoregressive, Elementwise, HiddenFlow, Share, SplitCoupling
+from latflow.flows.mixture import Mixture
 from latflow.flows.network import MADE, Weights
 from latflow.flows.scalar import Affine, NLSq, ScalarTransform
+from latflow.flows.tied import TiedScalar
 from latflow.flows.transform import Direction, Step
 
 MAPS: dict[type[ScalarTransform], tuple[str, Callable[[Any], tuple[float, ...]]]] = {
@@ -28,6 +32,8 @@ MAPS: dict[type[ScalarTransform], tuple[str, Callable[[Any], tuple[float, ...]]]
     Affine: ("AFFINE", lambda scalar: (0.0, scalar.scale, 0.0, 0.0)),
 }
 """Scalar maps that the kernel of generation knows: its name for them, and their constants."""
+MIXTURES: tuple[type[ScalarTransform], ...] = (Mixture, TiedScalar)
+"""Those that its twin for mixtures knows, which also has the skip."""
 
 
 class SerialStep:
@@ -57,8 +63,11 @@ class SerialStep:
         flow = self.flow
         flow.check(point, context)
         if self.direction == "forward" and _can_generate(flow, point, context) and self.compiled is not None:
-            hidden = None if context is None else self._projected_across(context)
-            return _generate(flow, point, hidden, self.compiled)
+            hidden = skip = None
+            if context is not None:
+                hidden = _projected_across(context, self.context)
+                skip = _projected_across(context, self.skip)
+            return _generate(flow, point, hidden, skip, self.compiled)
         if self.stack is not None and point.ndim == 2 and self._stack_applies(point, context):
             hidden = None if context is None or self.context is None else linear(context, self.context)
             work = layers.density if self.direction == "inverse" else layers.generate
@@ -89,13 +98,14 @@ class SerialStep:
         raw = linear(context, self.skip).split(widths, -1)
         return [Share(*parts) for parts in zip(hidden, raw, strict=True)]
 
-    def _projected_across(self, context: Tensor) -> Tensor | None:
-        if self.context is None:
-            return None
-        context = context.detach().reshape(-1, context.shape[-1])
-        if across(len(context)):
-            return linear_across(context.t(), self.context).contiguous()
-        return linear(context, self.context)
+
+def _projected_across(context: Tensor, weight: DeferredWeight | None) -> Tensor | None:
+    if weight is None:
+        return None
+    context = context.detach().reshape(-1, context.shape[-1])
+    if across(len(context)):
+        return linear_across(context.t(), weight).contiguous()
+    return linear(context, weight)
 
 
 @HiddenFlow.stepper.twin(lambda *_: True)
@@ -122,42 +132,58 @@ def _given(point: Tensor, context: Tensor | None) -> tuple[Tensor, ...]:
 def _can_generate(flow: HiddenFlow, eps: Tensor, context: Tensor | None = None) -> bool:
     return (
         type(flow) is Autoregressive
-        and flow.skip_weight is None
         and not _drops(flow)
-        and type(flow.scalar) in MAPS
         and eps.ndim > 1
         and eps.numel() > 0
-        and compiled.generation_kernels(*_given(eps, context), next(flow.parameters())) is not None
+        and _kernels(flow, *_given(eps, context), next(flow.parameters())) is not None
     )
+
+
+def _kernels(flow: HiddenFlow, *tensors: Tensor) -> ModuleType | None:
+    """Those that generate from this flow, if there are any for it and these tensors."""
+    if type(flow.scalar) in MIXTURES:
+        return compiled.mixture_kernels(*tensors)
+    if type(flow.scalar) in MAPS and flow.skip_weight is None:
+        return compiled.generation_kernels(*tensors)
+    return None
 
 
 @HiddenFlow.forward.twin(_can_generate)
 def compiled_forward(flow: HiddenFlow, eps: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """All layers and dimensions by one compiled call."""
     flow.check(eps, context)
-    weights, hidden = _compiled_weights(flow), None
+    weights, hidden, skip = _compiled_weights(flow), None, None
     assert weights is not None
-    if context is not None and flow.context_weight is not None:
-        hidden = F.linear(context.detach().reshape(-1, context.shape[-1]), flow.context_weight)
-    return _generate(flow, eps, hidden, weights)
+    if context is not None:
+        context = context.detach().reshape(-1, context.shape[-1])
+        if flow.context_weight is not None:
+            hidden = F.linear(context, flow.context_weight)
+        if flow.skip_weight is not None:
+            skip = F.linear(context, flow.skip_weight)
+    return _generate(flow, eps, hidden, skip, weights)
 
 
-def _generate(flow: HiddenFlow, eps: Tensor, hidden: Tensor | None, weights: tuple) -> tuple[Tensor, Tensor]:
-    kernels = compiled.generation_kernels(eps)
-    assert kernels is not None
-    rows = eps.detach().reshape(-1, flow.size)
+def _generate(
+    flow: HiddenFlow, eps: Tensor, hidden: Tensor | None, skip: Tensor | None, weights: tuple
+) -> tuple[Tensor, Tensor]:
+    rows = eps.detach().reshape(-1, flow.size).contiguous()
     if hidden is None:
         hidden = rows.new_zeros(len(rows), flow.layers * flow.units)
-    given = hidden.view(-1, flow.layers, flow.units)
-    z, logdet = kernels.made_forward(rows.contiguous().numpy(), given.numpy(), *weights)
+    given = [rows, hidden.view(-1, flow.layers, flow.units)]
+    if type(flow.scalar) in MIXTURES:
+        kernels, name = compiled.mixture_kernels(eps), "mixtures_forward"
+        if skip is None:
+            skip = rows.new_zeros(1, 1).expand(len(rows), flow.layers * flow.scalar.n_params * flow.size)
+        given.append(skip.reshape(-1, flow.layers, flow.scalar.n_params, flow.size))
+    else:
+        kernels, name = compiled.generation_kernels(eps), "made_forward"
+    z, logdet = getattr(kernels, name)(*(array.numpy() for array in given), *weights)
     return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
 
 
 def _compiled_weights(flow: HiddenFlow) -> tuple | None:
     """The weights as the kernel takes them, if there is one for them."""
-    if type(flow) is not Autoregressive or type(flow.scalar) not in MAPS:
-        return None
-    if (kernels := compiled.generation_kernels(*flow.parameters())) is None:
+    if type(flow) is not Autoregressive or (kernels := _kernels(flow, *flow.parameters())) is None:
         return None
     matrices, biases = zip(*flow.weights(), strict=True)
     shape = (flow.scalar.n_params, flow.size)
@@ -173,8 +199,18 @@ def _compiled_weights(flow: HiddenFlow) -> tuple | None:
         torch.stack([layer[-1].view(shape) for layer in biases]),
         torch.tensor(_made(flow, 0).starts),
     )
+    arrays = tuple(array.numpy() for array in arrays)
+    if type(flow.scalar) in MIXTURES:
+        return *arrays, _components(flow.scalar), ACCURACY[first.dtype][1]
     name, constants = MAPS[type(flow.scalar)]
-    return *(array.numpy() for array in arrays), getattr(kernels, name), constants(flow.scalar)
+    return *arrays, getattr(kernels, name), constants(flow.scalar)
+
+
+def _components(scalar: ScalarTransform) -> Any:
+    """Means and log scales (2, H, K) of components that are given; none where the network gives them."""
+    if not isinstance(scalar, TiedScalar):
+        return torch.empty(2, 0, 0, dtype=torch.float64).numpy()
+    return torch.stack([part.detach().double() for part in scalar.components()]).numpy()
 
 
 def _made(flow: HiddenFlow, layer: int) -> MADE:

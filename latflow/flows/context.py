@@ -18,6 +18,7 @@ from latflow.flows.packing import Packing
 from latflow.flows.positions import Positions
 from latflow.flows.reading import Reading
 from latflow.flows.recurrent import LSTM, LSTMStep, State
+from latflow.flows.seam import replaceable
 from latflow.shapes import Float, Int
 
 
@@ -108,6 +109,7 @@ class LSTMContext(Context):
             read = read + self.condition(packing.condition)[packing.sequence]
         return self._drop(packing.before(self.lstm(read, packing, features, start), first=start[-1][0]))
 
+    @replaceable
     def start(self, packing):
         layers, condition = self._initial(packing), None
         if self.condition is not None and packing.condition is not None:

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from latflow.flows.mixture import mixture_forward, mixture_inverse, mixture_log_prob
 from latflow.flows.scalar import ScalarTransform
-from latflow.flows.transform import Transform
+from latflow.flows.seam import replaceable
+from latflow.flows.transform import Direction, Step, Transform
 from latflow.shapes import Float
 
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -79,7 +80,7 @@ class TiedMixture(Transform):
         """`start` is where the bias of the logits begins; zeros if it is not given."""
         super().__init__()
         self.codes, self.context_size = codes, context_size
-        means, log_scales = self._codes()
+        means, log_scales = self.codebook()
         if means.ndim != 2 or means.shape != log_scales.shape:
             raise ValueError(
                 "a codebook has `means` and `log_scales` of one shape (V, H), was given "
@@ -103,21 +104,26 @@ class TiedMixture(Transform):
             self.bias if context is None or self.weight is None else F.linear(context, self.weight, self.bias)
         )
 
+    @replaceable
     def forward(self, eps, context=None):
         return self._walk(eps, context, forward=True)
 
     def inverse(self, z, context=None):
         return self._walk(z, context, forward=False)
 
+    @replaceable
+    def stepper(self, direction: Direction) -> Step:
+        return self.forward if direction == "forward" else self.inverse
+
     def log_prob(self, z, context=None):
         """log Σ_v π_v N(z; μ_v, σ_v), without the map."""
-        means, log_scales = self._codes()
+        means, log_scales = self.codebook()
         x = (z[..., None, :] - means) * (-log_scales).exp()
         log_normal = -0.5 * x.square().sum(-1) - (log_scales + _LOG_ROOT_2PI).sum(-1)
         return (self.logits(context).log_softmax(-1) + log_normal).logsumexp(-1)
 
     def _walk(self, y: Tensor, context: Tensor | None, forward: bool) -> tuple[Tensor, Tensor]:
-        means, log_scales = self._codes()
+        means, log_scales = self.codebook()
         logits, columns, total = self.logits(context), [], y.new_zeros(y.shape[:-1])
         logits = logits.expand(*y.shape[:-1], -1)
         scalar_map = mixture_forward if forward else mixture_inverse
@@ -130,7 +136,8 @@ class TiedMixture(Transform):
             logits = (logits - 0.5 * x.square() - log_scale).log_softmax(-1)
         return torch.stack(columns, -1), total
 
-    def _codes(self) -> tuple[Tensor, Tensor]:
+    def codebook(self) -> tuple[Float[Tensor, "v h"], Float[Tensor, "v h"]]:
+        """Means and log scales."""
         means, log_scales = self.codes.means, self.codes.log_scales
         assert isinstance(means, Tensor)
         assert isinstance(log_scales, Tensor)

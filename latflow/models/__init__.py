@@ -24,3 +24,4 @@ __all__ = [
 ]
 
 provide("latflow.fast.sequences")
+provide("latflow.fast.symbols")

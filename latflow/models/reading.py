@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from latflow.flows import Reading
+from latflow.flows.seam import replaceable
 from latflow.models.emission.bayes import BayesEmission
 from latflow.models.symbols import Alphabet
 from latflow.shapes import Float
@@ -18,12 +21,16 @@ class SymbolsReading(Reading):
 
     def __init__(self, emission: BayesEmission, alphabet: Alphabet):
         super().__init__()
-        self._model = (emission, alphabet)  # they are the model's own, not parts of this one
+        self.model = (emission, alphabet)  # a tuple: they are the model's own, not parts of this one
         self.size = alphabet.size if emission.codes.music else alphabet.embedding.shape[1]
 
     def forward(self, y: Float[Tensor, "n h"]) -> Float[Tensor, "n size"]:
-        emission, alphabet = self._model
+        emission, alphabet = self.model
         scores = emission.at(y)
         if emission.codes.music:
             return (0.5 * scores).tanh()
         return scores.softmax(-1) @ alphabet.embedding
+
+    @replaceable
+    def stepper(self) -> Callable[[Tensor], Tensor]:
+        return self

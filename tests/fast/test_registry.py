@@ -18,17 +18,21 @@ from latflow.flows import (
     Affine,
     Autoregressive,
     Elementwise,
+    HiddenFlow,
     Layer,
     Mixture,
     NLSq,
     Packing,
     Positions,
     SplitCoupling,
+    TiedMixture,
+    TiedScalar,
 )
 from latflow.flows.hidden import Share
 from latflow.flows.seam import REGISTRY, active
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
-from tests.models.cases import TINY, evolve, small_model, text_spec
+from tests.fast.cases import codebook_model, rows_of_codes
+from tests.models.cases import TINY, evolve, music_spec, small_model, text_spec
 
 active()
 pytest.importorskip("numba", reason="without numba the compiled twins do not run")
@@ -59,8 +63,15 @@ def linear_cases(dtype: torch.dtype) -> Iterator[Case]:
         yield Case((torch.randn(7, width, dtype=dtype), layer.weight, layer.bias), parameters=layer)
 
 
+def tied_scalar(dtype: torch.dtype, K: int) -> TiedScalar:
+    """Components given for five dimensions, in every second in descending order."""
+    means, log_scales = torch.linspace(-1, 1, K, dtype=dtype), 0.2 * torch.randn(5, K, dtype=dtype) - 1
+    signs = torch.tensor([1, -1, 1, -1, 1], dtype=dtype)[:, None]
+    return TiedScalar(lambda: (signs * means, log_scales))
+
+
 def flows(dtype: torch.dtype) -> Iterator[tuple[Any, Tensor, Tensor | None]]:
-    scalars = (NLSq(scale=(0.4, 0.3, 0.4)), Affine(0.4), Mixture(2))
+    scalars = (NLSq(scale=(0.4, 0.3, 0.4)), Affine(0.4), Mixture(2), tied_scalar(dtype, 2), tied_scalar(dtype, 3))
     for kind in (Autoregressive, SplitCoupling, Elementwise):
         for scalar in scalars:
             for context_size, skip in ((4, False), (4, True), (0, False)):
@@ -152,6 +163,59 @@ def sample_cases(dtype: torch.dtype) -> Iterator[Case]:
         yield Case((model, Packing(torch.tensor([4, 9, 1])), 0.7, argmax, None), grads=(False,))
 
 
+def tied_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for context_size in (0, 4):
+        flow = tied_flow(dtype, context_size)
+        context = torch.randn(2, 9, context_size, dtype=dtype) if context_size else None
+        yield Case((flow, torch.randn(2, 9, 3, dtype=dtype), context), parameters=flow)
+
+
+def tied_stepper_cases(dtype: torch.dtype) -> Iterator[Case]:
+    flow = tied_flow(dtype, 4)
+    for direction in ("forward", "inverse"):
+        point, context = torch.randn(5, 3, dtype=dtype), torch.randn(2, 5, 4, dtype=dtype)
+
+        def steps(step, point=point, context=context):
+            first, logdet = step(point, context[0])
+            second, more = step(0.1 * first + 0.1, context[1])
+            return first, logdet, second, more
+
+        yield Case((flow, direction), steps, flow)
+
+
+def tied_flow(dtype: torch.dtype, context_size: int) -> TiedMixture:
+    codes = nn.Module()
+    codes.means, codes.log_scales = (nn.Parameter(torch.empty(7, 3)) for _ in range(2))
+    return spread(TiedMixture(codes, context_size), dtype, 0.8)
+
+
+def symbols_cases(dtype: torch.dtype) -> Iterator[Case]:
+    for spec in (text_spec("abcdef"), music_spec()):
+        model = codebook_model("af-af", spec, dtype)
+        z = rows_of_codes(model, 5)
+        yield Case((model.prior.context.reading,), lambda read, z=z: torch.stack([read(z), read(0.5 * z)]), model)
+
+
+def start_cases(dtype: torch.dtype) -> Iterator[Case]:
+    """With a table where there are more rows than symbols; then with a condition of each sequence."""
+    for spec, size in ((text_spec("abcdef"), 0), (text_spec("abcdef"), 3), (music_spec(), 0)):
+        model = codebook_model("af-af", spec, dtype, condition_size=size)
+        context = model.prior.context
+        for lengths in ([4, 3, 2], [2, 1]):
+            condition = torch.randn(len(lengths), size, dtype=dtype) if size else None
+            packing = Packing(torch.tensor(lengths), condition=condition)
+            z = rows_of_codes(model, packing.rows)
+
+            def contexts(started, context=context, packing=packing, z=z):
+                (first, state), found = started, []
+                for t in range(packing.steps):
+                    found.append(first)
+                    first, state = context.step(z[packing.at(t)], t, packing, state)
+                return torch.cat(found)
+
+            yield Case((context, packing), contexts, model)
+
+
 CASES: dict[str, Callable[[torch.dtype], Iterator[Case]]] = {
     "linear": linear_cases,
     "HiddenFlow.forward": forward_cases,
@@ -164,6 +228,10 @@ CASES: dict[str, Callable[[torch.dtype], Iterator[Case]]] = {
     "BiLSTMEmission.head_scores": head_cases,
     "LSTMLanguageModel.scores": score_cases,
     "LSTMLanguageModel._sample": sample_cases,
+    "TiedMixture.forward": tied_cases,
+    "TiedMixture.stepper": tied_stepper_cases,
+    "SymbolsReading.stepper": symbols_cases,
+    "LSTMContext.start": start_cases,
 }
 # Sums of up to a hundred terms; kernels that compute a tanh as a quotient of polynomials, to 3e-7.
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9}
@@ -230,8 +298,13 @@ def test_off_leaves_the_definitions(monkeypatch):
     assert cell.chosen(gates, c) is cell.definition
 
 
+class OwnMap(Affine):
+    """A map that no kernel knows: they ask for the class itself."""
+
+
 def test_a_map_without_kernels_has_the_paths_that_do_not_depend_on_it():
-    flow = Autoregressive(3, 2, Mixture(2), units=8)
+    flow = Autoregressive(3, 2, OwnMap(), units=8)
+    assert REGISTRY["HiddenFlow.forward"].chosen(flow, torch.randn(2, 3)) is HiddenFlow.forward.definition
     assert REGISTRY["HiddenFlow.stepper"].chosen(flow, "forward").__name__ == "serial_step"
     layer = REGISTRY["Autoregressive.layer_forward"].chosen(
         flow, 0, torch.randn(2, 3), Share(), flow.weights()[0]

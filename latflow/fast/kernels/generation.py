@@ -25,10 +25,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from latflow.fast.kernels.jit import REASSOCIATE, jit
+from latflow.fast.kernels.jit import REASSOCIATE, STRAIGHT, jit
 
-_STRAIGHT: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
-"""For scalar code without calls and branches, which the compiler makes vector instructions of in a loop."""
 BLOCK = 32
 """Rows of a block; the last is filled up."""
 AFFINE, NLSQ = 0, 1
@@ -39,7 +37,7 @@ def _intrinsic(function: Callable) -> Any:
     return intrinsic(inspect.unwrap(function))
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _exp_parts(x):  # pragma: no cover (compiled)
     """2^n and e^r - 1 of e^x = 2^n e^r, |r| <= log(2)/2, in float64 to a rounding, for |x| <= 700.
 
@@ -63,7 +61,7 @@ def _exp_parts(x):  # pragma: no cover (compiled)
     return power, p * (r * r) + r
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _exp(x):  # pragma: no cover (compiled)
     """e^x; beyond ±700, where float64 soon ends, that of ±700."""
     x = 700.0 if x > 700.0 else x
@@ -72,7 +70,7 @@ def _exp(x):  # pragma: no cover (compiled)
     return power + power * rest
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _tanh64(x):  # pragma: no cover (compiled)
     """-m / (2 + m) for x > 0, m = e^(-2x) - 1: nothing cancels, whatever the size of x."""
     double = -2 * abs(x)
@@ -83,7 +81,7 @@ def _tanh64(x):  # pragma: no cover (compiled)
     return value if x < 0 else -value
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _cbrt(x):  # pragma: no cover (compiled)
     """The cube root of a normal x > 0 to 1e-5: a third of the exponent bits, then a step of Halley's method."""
     third = (np.float64(x).view(np.uint64) >> np.uint64(32)) * np.uint64(0x55555556)
@@ -92,7 +90,7 @@ def _cbrt(x):  # pragma: no cover (compiled)
     return s * (cube + 2 * x) / (2 * cube + x)
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _cubic_root(w, kappa):  # pragma: no cover (compiled)
     """Cardano's start, as in `scalar._cubic_root`; beyond |w| = 20, w itself is close enough."""
     p = 1 - w * w * (1 / 3)
@@ -106,7 +104,7 @@ def _cubic_root(w, kappa):  # pragma: no cover (compiled)
     return near if abs(w) <= 20 else w
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _newton(delta, w, kappa, g):  # pragma: no cover (compiled)
     """h(δ) = δ + κ / (1 + (g + δ)²) - w of `NLSq.forward`, and its slope."""
     u = g + delta
@@ -114,7 +112,7 @@ def _newton(delta, w, kappa, g):  # pragma: no cover (compiled)
     return delta + kappa * r - w, 1 - 2 * kappa * (u * r) * r
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _root(w, kappa, g):  # pragma: no cover (compiled)
     """The root of h after two steps of Newton's method, and by how much the last was too long to be the last.
 
@@ -133,7 +131,7 @@ def _root(w, kappa, g):  # pragma: no cover (compiled)
     return delta, abs(step) - (1e-9 + 1e-14 * (abs(delta) + abs(g)))
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _bracketed_root(w, kappa, g):  # pragma: no cover (compiled)
     """The root of h by Newton's method, by bisection wherever a step would leave the bracket: always converges."""
     low, high = w - max(kappa, 0.0), w - min(kappa, 0.0)
@@ -153,7 +151,7 @@ def _bracketed_root(w, kappa, g):  # pragma: no cover (compiled)
     return delta
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def nlsq_forward(eps, a, log_b, kappa, log_d, g):  # pragma: no cover (compiled)
     """z and log dz/deps of `NLSq.forward`, for one number."""
     d = _exp(log_d)
@@ -164,7 +162,7 @@ def nlsq_forward(eps, a, log_b, kappa, log_d, g):  # pragma: no cover (compiled)
     return delta / d, -(log_b + math.log(_newton(delta, w, kappa, g)[1]))
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _scalar_forward(kind, settings, eps, raw):  # pragma: no cover (compiled)
     if kind == AFFINE:
         log_b = settings[1] * raw[1]
@@ -189,7 +187,7 @@ def scalar_forward(eps, raw, begin, kind, settings, z, logdet):  # pragma: no co
             logdet[row] += slope
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _affine_block(z, raw, settings, logdet):  # pragma: no cover (compiled)
     """z (B,) holds eps and becomes z for raw (2, B); log dz/deps is added to `logdet`."""
     a, b = raw[0], raw[1]
@@ -199,7 +197,7 @@ def _affine_block(z, raw, settings, logdet):  # pragma: no cover (compiled)
         logdet[i] += log_b
 
 
-@jit(**_STRAIGHT)
+@jit(**STRAIGHT)
 def _nlsq_block(z, raw, settings, logdet, slopes, work):  # pragma: no cover (compiled)
     """z (B,) holds eps and becomes z for raw (5, B); -log b is added to `logdet`, and `slopes` are multiplied by
     what else there is of deps/dz. `work` (5, B) is overwritten."""
