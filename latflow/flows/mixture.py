@@ -52,6 +52,9 @@ class Mixture(ScalarTransform):
     def log_prob(self, z, raw):
         return mixture_log_prob(z, *raw.split(self.components, -1))
 
+    def draw(self, raw):
+        return mixture_draw(*raw.split(self.components, -1))
+
     def start(self, size):
         """Equal weights, means spread over ±1, so that components are distinct from the first step on."""
         K = self.components
@@ -80,6 +83,16 @@ def mixture_log_prob(
     x = (z[..., None] - means) * (-log_scales).exp()
     joint = logits.log_softmax(-1) - 0.5 * x.square() - log_scales
     return joint.logsumexp(-1) - 0.5 * math.log(2 * math.pi)
+
+
+def mixture_draw(
+    logits: Float[Tensor, "*n k"], means: Float[Tensor, "*#n k"], log_scales: Float[Tensor, "*#n k"]
+) -> Float[Tensor, "*n"]:
+    """z = m_k + s_k ξ with k ~ π, ξ ~ N(0, 1): what `mixture_forward` makes of a normal eps, without a root."""
+    gumbel = -torch.empty_like(logits).exponential_().log()
+    k = (logits + gumbel).argmax(-1, keepdim=True)
+    mean, log_scale = (p.expand_as(logits).gather(-1, k).squeeze(-1) for p in (means, log_scales))
+    return mean + log_scale.exp() * torch.randn_like(mean)
 
 
 def mixture_forward(

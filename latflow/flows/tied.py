@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from latflow.flows.mixture import mixture_forward, mixture_inverse, mixture_log_prob
+from latflow.flows.mixture import mixture_draw, mixture_forward, mixture_inverse, mixture_log_prob
 from latflow.flows.scalar import ScalarTransform
 from latflow.flows.seam import replaceable
 from latflow.flows.transform import Direction, Step, Transform
@@ -65,6 +65,9 @@ class TiedScalar(ScalarTransform):
 
     def log_prob(self, z, raw):
         return mixture_log_prob(z, *self._parameters(raw))
+
+    def draw(self, raw):
+        return mixture_draw(*self._parameters(raw))
 
     def _parameters(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         means, log_scales = self.components()
@@ -121,6 +124,12 @@ class TiedMixture(Transform):
         x = (z[..., None, :] - means) * (-log_scales).exp()
         log_normal = -0.5 * x.square().sum(-1) - (log_scales + _LOG_ROOT_2PI).sum(-1)
         return (self.logits(context).log_softmax(-1) + log_normal).logsumexp(-1)
+
+    def draw(self, context: Float[Tensor, "n c"]) -> Float[Tensor, "n h"]:
+        """z = μ_v + σ_v ξ with v ~ π, ξ ~ N(0, I): what `forward` makes of a normal eps, without its roots."""
+        means, log_scales = self._codes()
+        v = torch.multinomial(self.logits(context).softmax(-1), 1).squeeze(-1)
+        return means[v] + log_scales[v].exp() * torch.randn_like(means[v])
 
     def _walk(self, y: Tensor, context: Tensor | None, forward: bool) -> tuple[Tensor, Tensor]:
         means, log_scales = self.codebook()

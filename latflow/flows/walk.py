@@ -7,7 +7,6 @@ the dimensions that it sees are there, so that a walk costs one pass however man
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -58,13 +57,15 @@ class Walk:
         for k in range(1, len(self.units)):
             y = F.linear(self.units[k - 1][:, upto], self.matrices[k][own, upto], self.biases[k][own])
             self.units[k][:, own] = F.relu(y)
-        rows = torch.cat(
-            [torch.arange(begin, end) + p * self.flow.size for p in range(self.flow.scalar.n_params)]
-        )
-        rows = rows.to(self.z.device)
-        raw = F.linear(self.units[-1][:, upto], self.matrices[-1][rows][:, upto], self.biases[-1][rows])
-        raw = raw if self.share.raw is None else raw + self.share.raw[:, rows]
+        matrix, bias = (self._outputs(part)[:, begin:end] for part in (self.matrices[-1], self.biases[-1]))
+        raw = F.linear(self.units[-1][:, upto], matrix[..., upto].flatten(0, 1), bias.flatten())
+        if self.share.raw is not None:
+            raw = raw + self._outputs(self.share.raw.t())[:, begin:end].flatten(0, 1).t()
         return raw.unflatten(-1, (-1, end - begin)).transpose(-1, -2)
+
+    def _outputs(self, flat: Tensor) -> Tensor:
+        """The rows of the last layer, the parameter first, then the dimension."""
+        return flat.unflatten(0, (self.flow.scalar.n_params, self.flow.size))
 
     def put(self, z: Float[Tensor, "n"]) -> None:
         """z of the dimension that `raw` spoke of last."""

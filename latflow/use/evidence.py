@@ -92,13 +92,13 @@ class Evidence:
     @property
     def last(self) -> int:
         """How many steps there are up to the last of which something is known."""
-        steps = self.known.reshape(len(self.known), -1).any(1)
+        steps = self.known if self.known.ndim == 1 else self.known.any(1)
         return int(np.flatnonzero(steps)[-1]) + 1 if steps.any() else 0
 
     @property
     def free_steps(self) -> np.ndarray:
         """Numbers of the steps of which something is free."""
-        return np.flatnonzero(~self.known.reshape(len(self.known), -1).all(1))
+        return np.flatnonzero(~(self.known if self.known.ndim == 1 else self.known.all(1)))
 
 
 def marked(roll: np.ndarray, rule: str, option: str = "rule") -> np.ndarray:

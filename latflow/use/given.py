@@ -114,7 +114,7 @@ def _walk(
     """Through all steps: `particles` as far as something is known, n behind it."""
     device, last, particles = lengths.device, evidence.last, len(lengths)
     x, known = (torch.from_numpy(part).to(device) for part in (evidence.x, evidence.known))
-    nothing = torch.zeros_like(x[0] if len(x) else torch.zeros(model.spec.size if x.ndim == 2 else ()))
+    nothing = x.new_zeros(x.shape[1:])
     cloud = Particles(particles, last, THRESHOLD, device)
     if not last:  # nothing weighs, so nothing but what is asked for need be drawn
         lengths = lengths[cloud.select(n)]
@@ -153,7 +153,7 @@ def _walk(
             go_on(cloud.select(n))
         walker.advance(t)
         if progress:
-            progress(t + 1, steps)
+            progress(t + 1, int(lengths[0]))
     order = torch.randperm(n).tolist()
     samples = [found[i, : int(lengths[i])].cpu().numpy().astype(evidence.x.dtype) for i in order]
     which = [*(t for t in evidence.free_steps.tolist() if t < last), *([last - 1] if last else [])]

@@ -69,7 +69,7 @@ def score_given(
     rest, T = in_unit(-found.log_p, model.spec), len(evidence.x)
     row = {"length": T, "known": int(evidence.known.sum()), **_with_length(model, T, rest)}
     row |= {"unit": model.spec.unit, "nll_given_length": rest, "effective_samples": found.effective_samples}
-    steps = [in_unit(-float(v), model.spec) for v in found.steps]
+    steps = [in_unit(0.0 - float(v), model.spec) for v in found.steps]
     return row | {"particles": found.particles, "steps": steps + [0.0] * (T - len(steps))}
 
 

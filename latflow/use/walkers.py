@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from latflow.errors import LatflowError
-from latflow.flows import HiddenFlow, Packing
+from latflow.flows import HiddenFlow, Packing, TiedMixture
 from latflow.flows.sequence import AutoregressiveTime, IndependentTime, InverseAutoregressiveTime
 from latflow.flows.walk import Walk, can_walk
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
@@ -108,11 +108,7 @@ class CodebookWalker(Walker):
 
     def step(self, x, known):
         if not known.any():
-            eps = self.temperature * torch.randn(
-                len(self.context), self.hidden.size, dtype=self.context.dtype, device=self.context.device
-            )
-            self.z, _ = self.forward(eps, self.given)
-            self.y = eps if self.sees_noise else self.z
+            self._draw()
             self.x = self.emission.sample(self.z, self.model.alphabet, self.packing)
             return
         if known.all():
@@ -125,6 +121,24 @@ class CodebookWalker(Walker):
         else:
             yield from self._notes(x, known)
             self.y = self._seen()
+
+    def _draw(self) -> None:
+        """z_t ~ p(z_t | z_<t), by the shortest way where its eps are not asked for and their scale is 1."""
+        n, flow = len(self.context), self.hidden
+        if self.sees_noise or self.temperature != 1 or not (can_walk(flow) or isinstance(flow, TiedMixture)):
+            eps = torch.randn(n, flow.size, dtype=self.context.dtype, device=self.context.device)
+            self.z, _ = self.forward(self.temperature * eps, self.given)
+            self.y = self.temperature * eps if self.sees_noise else self.z
+            return
+        if isinstance(flow, TiedMixture):
+            self.z = flow.draw(self.context)
+        else:
+            assert isinstance(flow, HiddenFlow)
+            walk = Walk(flow, self.given, n)
+            for d in range(flow.size):
+                walk.put(flow.scalar.at(d).draw(walk.raw()[:, 0]))
+            self.z = walk.z
+        self.y = self.z
 
     def _seen(self) -> Tensor:
         """What the context of the next step sees of this one."""
@@ -160,8 +174,9 @@ class CodebookWalker(Walker):
                 yield (log_p + log_emission - log_q[:, here]).sum(-1)
             else:
                 for d in range(start, stop):
-                    eps = self.temperature * torch.randn_like(self.walk.z[:, d])
-                    self.walk.put(flow.scalar.at(d).forward(eps, self.walk.raw()[:, 0])[0])
+                    scalar, raw = flow.scalar.at(d), self.walk.raw()[:, 0]
+                    eps = self.temperature * torch.randn_like(raw[:, 0])
+                    self.walk.put(scalar.draw(raw) if self.temperature == 1 else scalar.forward(eps, raw)[0])
                 scores, alphabet = self.emission.at(self.walk.z), self.model.alphabet
                 self.x[:, here] = alphabet.sample(scores, False, None)[:, here]
             start = stop

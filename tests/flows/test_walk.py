@@ -1,9 +1,12 @@
 """A walk through the dimensions has the numbers of the flow that it walks through; a state that is selected goes on."""
 
+import math
+
 import pytest
 import torch
 
 from latflow.flows import (
+    Affine,
     Autoregressive,
     Elementwise,
     LSTMContext,
@@ -12,6 +15,8 @@ from latflow.flows import (
     PositionContext,
     Raw,
     SplitCoupling,
+    TiedMixture,
+    TiedScalar,
 )
 from latflow.flows.walk import Walk, can_walk
 
@@ -58,6 +63,30 @@ def test_a_flow_without_an_order_of_its_dimensions_is_refused():
         assert not can_walk(flow)
         with pytest.raises(ValueError, match="no order of its dimensions"):
             Walk(flow, torch.randn(1, 3), 1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["mixture", "tied scalar", "tied", "affine"])
+def test_a_draw_has_the_distribution_of_forward(kind):
+    """Its eps are uniform after Φ: a Kolmogorov-Smirnov test of every dimension, failed once in 10,000 seeds."""
+    n, codes = 4000, torch.nn.Module()
+    codes.means, codes.log_scales = torch.randn(3, 2), 0.5 * torch.randn(3, 2) - 1
+    if kind == "tied":
+        flow, context = TiedMixture(codes, 2), torch.randn(1, 2).expand(n, -1)
+        eps, _ = flow.inverse(flow.draw(context), context)
+    else:
+        components = codes.means.t(), codes.log_scales.t()
+        scalar = {
+            "mixture": Mixture(3),
+            "tied scalar": TiedScalar(lambda: components).at(1),
+            "affine": Affine(),
+        }[kind]
+        raw = torch.randn(scalar.n_params).expand(n, -1)
+        eps, _ = scalar.inverse(scalar.draw(raw), raw)
+        eps = eps[:, None]
+    for column in torch.special.ndtr(eps).unbind(-1):
+        grid = torch.arange(1, n + 1) / n
+        assert float((column.sort()[0] - grid).abs().max()) * math.sqrt(n) < 2.23
 
 
 @pytest.mark.parametrize("conditional", [False, True])

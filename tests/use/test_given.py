@@ -121,7 +121,7 @@ def test_free_symbols_have_the_posterior_of_enumeration(row, pattern):
     counts = torch.stack([(drawn == one).all(-1).sum() for one in x])
     assert counts.sum() == DRAWS
     agree(p, counts.double(), result.effective_samples, error)
-    runs = [given(model, evidence, 1, particles=200, seed=seed).log_p for seed in range(20)]
+    runs = [given(model, evidence, 1, particles=400, seed=seed).log_p for seed in range(20)]
     unbiased(runs, math.log(float(p.sum())), error)
     assert result.steps.sum() == pytest.approx(result.log_p)
 
@@ -150,7 +150,7 @@ def test_free_notes_beside_known_ones_have_the_posterior_of_enumeration(row):
     counts = torch.stack([(drawn == one).all(-1).all(-1).sum() for one in rolls]).double()
     assert counts.sum() == DRAWS
     agree(p, counts, result.effective_samples, error)
-    runs = [given(model, Evidence(roll, known), 1, particles=200, seed=seed).log_p for seed in range(20)]
+    runs = [given(model, Evidence(roll, known), 1, particles=400, seed=seed).log_p for seed in range(20)]
     unbiased(runs, float(log_p.logsumexp(0)), error)
 
 
@@ -195,6 +195,7 @@ def test_nothing_known_is_a_sample_and_everything_known_a_score():
     result = given(model, Evidence.template(SPEC, "????"), 5)
     assert [len(x) for x in result.samples] == [4] * 5
     assert result.log_p == 0
+    assert {len(x) for x in given(model, Evidence.prefix(SPEC, ""), 50).samples} == {3, 4}
     _, p, error = enumerated("af-af", "abca")
     known = given(model, Evidence.template(SPEC, "abca"), 2, particles=DRAWS)
     assert [model.spec.decode(x) for x in known.samples] == ["abca"] * 2
