@@ -27,9 +27,9 @@ from latflow.training.loop import train
 from tests.walks import twin
 
 TEXTS = {
-    "train": "ab cab bca a cc abc bb aacb ba c abab cbc bac acca".split(),
-    "valid": "ba cab c abcb".split(),
-    "test": "cc bab".split(),
+    "train": ["ab", "cab", "bca", "a", "cc", "abc", "bb", "aacb", "ba", "c", "abab", "cbc", "bac", "acca"],
+    "valid": ["ba", "cab", "c", "abcb"],
+    "test": ["cc", "bab"],
 }
 SYMBOLS = "abc"
 
