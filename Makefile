@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint docs results clean
+.PHONY: install demo test breaks lint docs results clean
 
 install: $(VENV)/.installed
 
@@ -17,6 +17,10 @@ demo: install
 
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Not part of `make test`: each of a list of deliberate breaks, and whether a test notices (docs/testing.md).
+breaks: install
+	$(BIN)/python -m tests.breaks
 
 lint: install
 	$(BIN)/ruff check .

@@ -93,6 +93,15 @@ def test_starts_and_ends_go_to_the_nearest_step_and_short_notes_get_one(tmp_path
     assert steps(read_midi(path)) == [[60], [62], [64]]
 
 
+def test_the_nearest_step_is_neither_the_one_before_nor_the_one_after(tmp_path: Path) -> None:
+    """120 ticks a step. Rounded down 60 would begin at 0 and 62 end at 3, rounded up 62 would begin at 3."""
+    path = save(tmp_path / "a.mid", [on(60, 100), off(60, 100), on(62, 65), off(62, 190)])
+    #  60: 100..200 -> 1..2     62: 265..455 -> 2..4
+    assert steps(read_midi(path)) == [[], [60], [62], [62]]
+    # The same on a grid of seconds: 480 ticks are half a second, 8 steps a second.
+    assert steps(read_midi(path, steps_per_second=8)) == [[], [60], [62], [62]]
+
+
 def test_the_tempo_counts_only_on_a_grid_of_seconds(tmp_path: Path) -> None:
     half = Meta("set_tempo", tempo=1_000_000, time=0)
     path = save(tmp_path / "a.mid", [on(60), off(60, 480), half, on(62), off(62, 480)])

@@ -187,13 +187,17 @@ def test_what_is_not_a_number_has_no_density():
     ]
 
 
-def test_temperature_scales_the_noise():
-    flow = sequence_flow("af", "af", "nlsq")
-    lengths = torch.tensor([4, 4])
-    cold = flow.sample(lengths, temperature=0.0)
-    assert torch.equal(cold[0], cold[1])
-    eps, _ = flow.inverse(cold, lengths)
-    assert torch.allclose(eps, torch.zeros_like(eps), atol=1e-9)
+@pytest.mark.parametrize("time", ["af", "iaf"])
+def test_temperature_scales_the_noise(time):
+    """The eps of a sample is that of the generator times the temperature, to rounding."""
+    flow, lengths = sequence_flow(time, "af", "nlsq"), torch.tensor([4, 4])
+    found = {}
+    for temperature in (0.0, 0.5, 1.0, 2.0):
+        z = flow.sample(lengths, temperature, torch.Generator().manual_seed(3))
+        found[temperature] = flow.inverse(z, lengths)[0]
+    assert found[1.0].std() > 0.3
+    for temperature, eps in found.items():
+        torch.testing.assert_close(eps, temperature * found[1.0], rtol=1e-7, atol=1e-9)
 
 
 def test_a_generator_makes_samples_repeatable():
