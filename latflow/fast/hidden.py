@@ -1,10 +1,10 @@
 """Twins of the layered flows: weights prepared for a serial pass, units computed once, whole stacks compiled.
 
-    path                                   applies to
-    prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
-    unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
-    all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
-    masked generation compiled             the maps of `MAPS` and `MIXTURES`: an autoregressive flow without gradients
+path                                   applies to
+prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
+unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
+all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
+masked generation compiled             the maps of `MAPS` and `MIXTURES`: an autoregressive flow without gradients
 """
 
 from __future__ import annotations

@@ -71,7 +71,13 @@ def tied_scalar(dtype: torch.dtype, K: int) -> TiedScalar:
 
 
 def flows(dtype: torch.dtype) -> Iterator[tuple[Any, Tensor, Tensor | None]]:
-    scalars = (NLSq(scale=(0.4, 0.3, 0.4)), Affine(0.4), Mixture(2), tied_scalar(dtype, 2), tied_scalar(dtype, 3))
+    scalars = (
+        NLSq(scale=(0.4, 0.3, 0.4)),
+        Affine(0.4),
+        Mixture(2),
+        tied_scalar(dtype, 2),
+        tied_scalar(dtype, 3),
+    )
     for kind in (Autoregressive, SplitCoupling, Elementwise):
         for scalar in scalars:
             for context_size, skip in ((4, False), (4, True), (0, False)):
@@ -193,7 +199,9 @@ def symbols_cases(dtype: torch.dtype) -> Iterator[Case]:
     for spec in (text_spec("abcdef"), music_spec()):
         model = codebook_model("af-af", spec, dtype)
         z = rows_of_codes(model, 5)
-        yield Case((model.prior.context.reading,), lambda read, z=z: torch.stack([read(z), read(0.5 * z)]), model)
+        yield Case(
+            (model.prior.context.reading,), lambda read, z=z: torch.stack([read(z), read(0.5 * z)]), model
+        )
 
 
 def start_cases(dtype: torch.dtype) -> Iterator[Case]:
