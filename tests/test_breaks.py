@@ -29,9 +29,9 @@ def test_the_list_is_long_and_its_names_are_its_own():
 def test_a_break_that_does_not_fit_is_an_error():
     source = "def f():\n    return 1 + 1\n\n\ndef g():\n    return 1 + 2\n"
     assert Break("b", "x.py", "g", "1 + 2", "3", ()).applied(source).endswith("return 3\n")
-    with pytest.raises(LookupError, match="break b: '1 \\+ 2' occurs 0 times in f of x.py"):
+    with pytest.raises(LookupError, match=r"break b: '1 \+ 2' occurs 0 times in f of x\.py"):
         Break("b", "x.py", "f", "1 + 2", "3", ()).applied(source)
     with pytest.raises(LookupError, match="'1' occurs 2 times in f"):
         Break("b", "x.py", "f", "1", "3", ()).applied(source)
-    with pytest.raises(LookupError, match="0 of h in x.py, not one"):
+    with pytest.raises(LookupError, match=r"0 of h in x\.py, not one"):
         Break("b", "x.py", "h", "1", "3", ()).applied(source)

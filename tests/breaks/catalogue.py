@@ -260,7 +260,8 @@ BREAKS: list[Break] = [
                 "score-first-chunk",
                 "_score_batch",
                 "given_length, effective = weights.nll(), weights.effective_samples()",
-                "given_length, effective = (weights.nll(), weights.effective_samples()) if not steps.ndim else (given_length, effective)",
+                "given_length = given_length if steps.ndim else weights.nll()\n"
+                "        effective = weights.effective_samples()",
             ),
             ("score-last-steps", "_score_batch", "steps = steps + (terms", "steps = (terms"),
             ("score-steps-summed", "_score_batch", "(1 if model.exact else samples)", "1"),
