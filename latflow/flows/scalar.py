@@ -33,7 +33,7 @@ class ScalarTransform(ABC):
         return logdet - 0.5 * (eps.square() + math.log(2 * math.pi))
 
     def draw(self, raw: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
-        """z where eps is a standard normal, drawn by whatever way is shortest: without gradients and without its eps."""
+        """z where eps is a standard normal, drawn by the shortest way, without gradients and without its eps."""
         return self.forward(torch.randn_like(raw[..., 0]), raw)[0]
 
     def start(self, size: int) -> Float[Tensor, "h p"] | None:

@@ -127,7 +127,7 @@ class TiedMixture(Transform):
 
     def draw(self, context: Float[Tensor, "n c"]) -> Float[Tensor, "n h"]:
         """z = μ_v + σ_v ξ with v ~ π, ξ ~ N(0, I): what `forward` makes of a normal eps, without its roots."""
-        means, log_scales = self._codes()
+        means, log_scales = self.codebook()
         v = torch.multinomial(self.logits(context).softmax(-1), 1).squeeze(-1)
         return means[v] + log_scales[v].exp() * torch.randn_like(means[v])
 

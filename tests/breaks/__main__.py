@@ -28,7 +28,9 @@ MINUTES = 10
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.breaks", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.breaks", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--list", action="store_true", help="print the names, and where each break is")
     parser.add_argument("--check", action="store_true", help="only that every patch fits")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these breaks")

@@ -2,6 +2,7 @@
 the draws of the definitions from the same seed."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_not_a_number():
 @pytest.mark.parametrize("spread", ["as it starts", "as learned", "hostile"])
 def test_roots_of_given_components(rows, K, spread):
     for _ in range(70 // rows):
-        components = tuple(part.t() for part in SPREADS[spread](K, 6)[:2])
+        components: Any = tuple(part.t() for part in SPREADS[spread](K, 6)[:2])
         flow = Autoregressive(6, 1, TiedScalar(lambda given=components: given), 2, units=12, skip=True)
         assert flow.skip_weight is not None
         flow.skip_weight.normal_(std=20 if spread == "hostile" else 1)

@@ -118,7 +118,7 @@ def test_separated_codes_are_the_discrete_model():
     """log p(z) - log q(z | v) = log π_v for z drawn around code v: the flow's NLL is the discrete one to 1e-10."""
     flow = separated(H=3, context_size=5)
     context, v = torch.randn(400, 5), torch.randint(8, (400,))
-    means, scale = flow._codes()[0][v], flow._codes()[1][v].exp()
+    means, scale = flow.codebook()[0][v], flow.codebook()[1][v].exp()
     q = torch.distributions.Normal(means, scale)
     z = q.sample()
     expected = flow.logits(context).log_softmax(-1).gather(-1, v[:, None]).squeeze(-1)
@@ -129,7 +129,7 @@ def test_separated_codes_are_the_discrete_model():
 def test_the_density_of_a_cell_is_the_probability_of_its_symbol():
     flow = separated()
     axis = torch.linspace(0, 2, 401)
-    for v, corner in enumerate(flow._codes()[0].tolist()):
+    for v, corner in enumerate(flow.codebook()[0].tolist()):
         grid = torch.cartesian_prod(*(side * axis for side in corner)).view(401, 401, 2)
         density = Transform.log_prob(flow, grid).exp().detach().numpy()
         cell = integrate.simpson(integrate.simpson(density, x=axis.numpy()), x=axis.numpy())

@@ -207,13 +207,12 @@ class Walk:
         """-ELBO of the validation texts and its parts in bits a step, in batches by length, with the mean weights."""
         c, known = self.config.train, sequences("valid")
         order = sorted(range(len(known)), key=lambda i: len(known[i]))
-        sums = np.zeros(3)
+        sums, draws = np.zeros(3), c.eval_samples if self.config.model.kind == "latent" else 1
         with torch.no_grad():
             for number, first in enumerate(range(0, len(order), c.eval_batch)):
                 items = [known[i] for i in order[first : first + c.eval_batch]]
                 reseed(self.config.seed, 2, number)
                 # K = 3 is drawn as 1, 1 and 1, for the NLL at K = 1 and 2 is noted on the way.
-                draws = c.eval_samples if self.config.model.kind == "latent" else 1
                 for _ in range(draws):
                     for terms in self.terms(self.mean, items, 1):
                         sums += [float(term) for term in terms]

@@ -16,7 +16,7 @@ from latflow import data
 from latflow.cli import main
 from latflow.data.base import Batch, Sequences, collate
 from latflow.flows import Packing
-from latflow.models import SequenceModel, build
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel, build
 from latflow.presets import Preset
 from latflow.reproduce.work import measure
 from latflow.training import evaluate as evaluating
@@ -145,6 +145,7 @@ def choice(scores: torch.Tensor, music: bool, argmax: bool, temperature: float =
 def test_samples_of_a_latent_model_by_hand(preset, temperature, argmax):
     """T ~ p(T), eps ~ N(0, temperature²), z = f(eps; T), x ~ p(x | z) or its mode, under the seed."""
     model, corpus = made(preset)
+    assert isinstance(model, LatentSequenceModel)
     found = sample(model, 6, temperature=temperature, argmax=argmax, seed=3)
     reseed(3, 3)
     lengths = torch.multinomial(model.length.log_p.exp(), 6, replacement=True)
@@ -167,6 +168,7 @@ def test_samples_of_a_latent_model_by_hand(preset, temperature, argmax):
 def test_samples_of_the_baseline_by_hand(preset, temperature, argmax):
     """Each step is decided from the scores that the steps before it give, as training computes them."""
     model, corpus = made(preset)
+    assert isinstance(model, LSTMLanguageModel)
     found = sample(model, 5, temperature=temperature, argmax=argmax, seed=2)
     reseed(2, 3)
     lengths = torch.multinomial(model.length.log_p.exp(), 5, replacement=True)
@@ -270,6 +272,6 @@ def test_options_of_sample_and_score_are_followed(run, capsys, tmp_path):
         words = ["score", str(run.folder), str(texts), "--device", "cpu", "--weights", weights, *options]
         assert main(words) == 0
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        wanted = list(score(run.model(weights), ["kateson", "sit dal"], **meant))
+        wanted = list(score(run.model(weights), ["kateson", "sit dal"], **meant))  # type: ignore[arg-type]
         for row, other in zip(rows, wanted, strict=True):
             assert row["nll_given_length"] == pytest.approx(other["nll_given_length"], rel=1e-6)

@@ -34,7 +34,7 @@ def jit(**options: Any) -> Callable:
     def decorate(function: Callable) -> Callable:
         function = inspect.unwrap(function)  # the tests wrap every function to check shapes
         try:
-            compiled = numba.njit(cache=True, nogil=True, **options)(function)
+            compiled: Any = numba.njit(cache=True, nogil=True, **options)(function)
         except RuntimeError:  # no folder for the cache: compile again in every process
             return numba.njit(nogil=True, **options)(function)
         compiled._cache._cache_file._source_stamp = STAMP
