@@ -221,7 +221,7 @@ def test_a_size_is_that_of_the_weights(changes, name, shape):
 def test_alpha_bounds_the_slope():
     for alpha in (0.3, 0.9):
         settings = config(model__prior__scalar__alpha=alpha)
-        scalar = build(settings.model, SPEC).prior.hidden.scalar  # type: ignore[union-attr]
+        scalar: Any = build(settings.model, SPEC).prior.hidden.scalar  # type: ignore[union-attr]
         raw = torch.zeros(20_001, 5, dtype=torch.float64)
         raw[:, 2] = 1e4
         _, log_slope = scalar.inverse(torch.linspace(-3, 3, 20_001, dtype=torch.float64), raw)
@@ -232,7 +232,7 @@ def test_raw_scales_multiply_what_the_network_gives():
     raw, z = torch.zeros(1, 5, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     raw[:, 1] = 1.0
     nlsq = config(model__prior__scalar__raw_scale=(0.7, 0.3, 0.4))
-    scalar = build(nlsq.model, SPEC).prior.hidden.scalar  # type: ignore[union-attr]
+    scalar: Any = build(nlsq.model, SPEC).prior.hidden.scalar  # type: ignore[union-attr]
     assert scalar.inverse(z, raw)[1].item() == pytest.approx(0.7)
     affine = evolve(config(model__prior__scalar="affine"), {"model.prior.scalar.raw_scale": 0.6})
     scalar = build(affine.model, SPEC).prior.hidden.scalar  # type: ignore[union-attr]
