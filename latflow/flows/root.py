@@ -51,7 +51,7 @@ def root(
     value, slope = f(u, *given)
     with torch.no_grad():
         left = ~_at_rounding(value, scale)
-        some_left = bool(left.any())
+        some_left = _any(left)
     if some_left:
         with torch.no_grad():
             start, *rest = (tensor[left] for tensor in (u, low, high, *bracket, scale, *given))
@@ -70,6 +70,15 @@ def root(
         if not last:
             value, slope = f(u, *given)
     return u
+
+
+def _any(mask: Tensor) -> bool:
+    """Whether any is. Within torch.func.vmap, where values may not be looked at, it is taken that none is left: there a
+    root has the steps that a good start needs, and no more."""
+    try:
+        return bool(mask.any())
+    except RuntimeError:
+        return False
 
 
 def _at_rounding(value: Tensor, scale: Tensor) -> Tensor:

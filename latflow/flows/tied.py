@@ -145,8 +145,8 @@ class TiedMixture(Transform):
             logits = (logits - 0.5 * x.square() - log_scale).log_softmax(-1)
         return torch.stack(columns, -1), total
 
-    def codebook(self) -> tuple[Float[Tensor, "v h"], Float[Tensor, "v h"]]:
-        """Means and log scales."""
+    def codebook(self) -> tuple[Tensor, Tensor]:
+        """Means and log scales, (V, H)."""
         means, log_scales = self.codes.means, self.codes.log_scales
         assert isinstance(means, Tensor)
         assert isinstance(log_scales, Tensor)

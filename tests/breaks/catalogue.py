@@ -927,11 +927,11 @@ BREAKS: list[Break] = [
         "latflow/cli/sample.py",
         USE,
         [
-            ("cli-sample-temperature", "run", "temperature=args.temperature", "temperature=1.0"),
-            ("cli-sample-argmax", "run", "argmax=args.argmax", "argmax=False"),
-            ("cli-sample-seed", "run", "seed=args.seed", "seed=0"),
+            ("cli-sample-temperature", "run", "1.0 if args.temperature is None else args.temperature", "1.0"),
+            ("cli-sample-argmax", "run", "argmax=bool(args.argmax)", "argmax=False"),
+            ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n                seed=args.seed", "seed=0"),
             ("cli-sample-length", "run", "length=args.length", "length=None"),
-            ("cli-sample-n", "run", "            args.n,\n", "            8,\n"),
+            ("cli-sample-n", "run", "n = 8 if args.n is None else args.n", "n = 8"),
         ],
     ),
     *_of(
@@ -939,7 +939,7 @@ BREAKS: list[Break] = [
         USE,
         [
             ("cli-score-samples", "run", "samples=args.samples", "samples=50"),
-            ("cli-score-seed", "run", "seed=args.seed", "seed=0"),
+            ("cli-score-seed", "run", "seed=args.seed, progress", "seed=0, progress"),
         ],
     ),
 ]

@@ -35,7 +35,8 @@ def model(c: Config) -> SequenceModel:
 
 def plane(time: str, hidden: str = "af") -> LatentSequenceModel:
     """An untrained model with H = 2 whose flow is far from the identity."""
-    made = model(config(model__latent_size=2, model__prior__time=time, model__prior__hidden=hidden))
+    alone = {"model__prior__context": "position"} if time == "none" else {}
+    made = model(config(model__latent_size=2, model__prior__time=time, model__prior__hidden=hidden, **alone))
     assert isinstance(made, LatentSequenceModel)
     with torch.no_grad():
         for p in made.prior.hidden.parameters():

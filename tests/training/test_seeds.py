@@ -16,6 +16,7 @@ def test_the_numbers_of_the_streams_stay():
         "FIGURE_POSTERIOR": 5,
         "FIGURE_PRIOR": 6,
         "FIGURE_DATA": 7,
+        "GIVEN": 8,
     }
 
 

@@ -243,7 +243,7 @@ def test_impossible_and_unlikely_evidence_is_told():
 def test_what_cannot_be_done_is_refused_in_words():
     model = tiny("af-af")
     with pytest.raises(
-        LatflowError, match=r"length 5; this model knows lengths from 1 to 4.*trained on longer"
+        LatflowError, match=r"length 5; this model knows lengths from 1 to 4.*model.position_cap"
     ):
         given(model, Evidence.prefix(SPEC, "ab", length=5))
     with pytest.raises(LatflowError, match=r"length 5; this model"):
