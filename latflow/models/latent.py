@@ -102,16 +102,16 @@ class LatentSequenceModel(SequenceModel):
         if steps < 2:
             raise ValueError(f"a way has two ends at least, not {steps}")
         eps = [self.noise(one) for one in (first, last)]
-        found = []
+        longer, both = max(eps, key=len), min(map(len, eps))
+        points = longer.repeat(steps, 1, 1)
+        lengths = torch.empty(steps, dtype=torch.int64, device=longer.device)
         for k in range(steps):
             theta, share = 0.5 * math.pi * k / (steps - 1), k / (steps - 1)
-            T = round((1 - share) * len(eps[0]) + share * len(eps[1]))
-            longer, both = max(eps, key=len), min(map(len, eps))
-            mixed = math.cos(theta) * eps[0][:both] + math.sin(theta) * eps[1][:both]
-            point = torch.cat([mixed, longer[both:]])[:T]
-            lengths = torch.tensor([T], device=point.device)
-            found.append((self.from_noise(point, self.layout(lengths)), T))
-        return found
+            lengths[k] = round((1 - share) * len(eps[0]) + share * len(eps[1]))
+            points[k, :both] = math.cos(theta) * eps[0][:both] + math.sin(theta) * eps[1][:both]
+        packing = self.layout(lengths)
+        x = self.from_noise(packing.pack(points), packing)
+        return [(one[None, :T], T) for one, T in zip(x, lengths.tolist(), strict=True)]
 
     def noise(self, batch: Batch) -> Float[Tensor, "n h"]:
         """The eps behind the most likely z of x, in rows: where the prior is a standard normal."""

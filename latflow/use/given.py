@@ -83,9 +83,9 @@ def check_length(model: SequenceModel, length: int) -> None:
     longest = model.spec.max_T
     if not 1 <= length <= longest:
         raise LatflowError(
-            f"length {length}; this model knows lengths from 1 to {longest}, the longest of its training data, for "
-            "every step has features of its distance from both ends. A model of longer sequences is trained on longer "
-            "ones: join those of the data, or raise --data.max_length where that cut them"
+            f"length {length}; this model knows lengths from 1 to {longest}, as its training data has them, for every "
+            "step has features of its distance from both ends. A model of longer sequences is trained on longer ones: "
+            "join those of the data, or raise --data.max_length where that left them out"
         )
 
 

@@ -52,8 +52,8 @@ def between(model: SequenceModel, first: np.ndarray, last: np.ndarray, steps: in
     for x in (first, last):
         check_length(model, len(x))
     with evaluating(model):
-        ends = [collate(model.spec, [x]).to(device) for x in (first, last)]
-        found = latent.between(*ends, steps)
+        ends = (collate(model.spec, [x]).to(device) for x in (first, last))
+        found = latent.between(next(ends), next(ends), steps)
     return [x[0, :T].cpu().numpy().astype(first.dtype) for x, T in found]
 
 
