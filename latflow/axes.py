@@ -95,6 +95,17 @@ class LayeredOptions:
 
 
 @dataclass(frozen=True)
+class TiedOptions:
+    """The components are the codes; the context gives their weights only."""
+
+    embedded: bool = False
+    """Whether the weights come through the embedding that the context reads symbols by, as in a language model with one
+    matrix for both; else by a matrix of their own."""
+    layer: int = ranged(0, 0, 100_000)
+    """Units of a tanh layer beside the direct way from the context to the weights; needs `embedded`."""
+
+
+@dataclass(frozen=True)
 class LSTMContextOptions:
     """An LSTM over the steps before."""
 
@@ -220,7 +231,9 @@ AXES: Mapping[str, Axis] = {
             Entry("af", "autoregressive over the dimensions", f"{_MAKE}:autoregressive", LayeredOptions),
             Entry("scf", "split coupling", f"{_MAKE}:split_coupling", LayeredOptions),
             Entry("none", "no dependence between dimensions", f"{_MAKE}:elementwise", LayeredOptions),
-            Entry("codebook", "a mixture of all codes, the triangular map", f"{_MAKE}:tied_mixture"),
+            Entry(
+                "codebook", "a mixture of all codes, the triangular map", f"{_MAKE}:tied_mixture", TiedOptions
+            ),
         ),
         Axis(
             "time",

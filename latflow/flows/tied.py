@@ -76,10 +76,17 @@ class TiedScalar(ScalarTransform):
 
 
 class TiedMixture(Transform):
-    """Logits of π from the context by one linear layer, without context a bias alone; components from `codes`, a module
-    with `means` and `log_scales` (V, H), which may be that of the posterior: it is not copied."""
+    """Logits of π from the context by one linear layer or by a `network` (n, c) -> (n, V), without context a bias
+    alone; components from `codes`, a module with `means` and `log_scales` (V, H), which may be that of the posterior:
+    it is not copied."""
 
-    def __init__(self, codes: nn.Module, context_size: int = 0, start: Float[Tensor, "v"] | None = None):
+    def __init__(
+        self,
+        codes: nn.Module,
+        context_size: int = 0,
+        start: Float[Tensor, "v"] | None = None,
+        network: nn.Module | None = None,
+    ):
         """`start` is where the bias of the logits begins; zeros if it is not given."""
         super().__init__()
         self.codes, self.context_size = codes, context_size
@@ -91,8 +98,8 @@ class TiedMixture(Transform):
             )
         symbols, self.size = means.shape
         self.bias = nn.Parameter(means.new_zeros(symbols) if start is None else start.clone())
-        self.weight = None
-        if context_size:
+        self.weight, self.network = None, network
+        if context_size and network is None:
             self.weight = nn.Parameter(means.new_empty(symbols, context_size))
             nn.init.uniform_(self.weight, -1 / math.sqrt(context_size), 1 / math.sqrt(context_size))
 
@@ -103,9 +110,12 @@ class TiedMixture(Transform):
             raise ValueError(
                 f"this flow was built for a context of size {self.context_size}, was given {given}"
             )
-        return (
-            self.bias if context is None or self.weight is None else F.linear(context, self.weight, self.bias)
-        )
+        if context is None:
+            return self.bias
+        if self.network is not None:
+            return self.network(context) + self.bias
+        assert self.weight is not None
+        return F.linear(context, self.weight, self.bias)
 
     @replaceable
     def forward(self, eps, context=None):

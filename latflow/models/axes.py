@@ -14,6 +14,7 @@ from latflow.axes import (
     NLSqOptions,
     NoOptions,
     PositionOptions,
+    TiedOptions,
 )
 from latflow.errors import LatflowError
 from latflow.flows import (
@@ -33,7 +34,7 @@ from latflow.flows import (
 )
 from latflow.flows.sequence import TIMES
 from latflow.flows.tied import TiedMixture, TiedScalar
-from latflow.models.codes import Codes, log_odds
+from latflow.models.codes import Codes, EmbeddedLogits, log_odds
 from latflow.models.emission.bayes import BayesEmission
 from latflow.models.emission.bilstm import BiLSTMEmission
 from latflow.models.parts import Parts
@@ -96,14 +97,27 @@ def elementwise(options: LayeredOptions, parts: Parts) -> HiddenFlow:
     return _layered(Elementwise, options, parts)
 
 
-def tied_mixture(options: NoOptions, parts: Parts) -> TiedMixture:
+def tied_mixture(options: TiedOptions, parts: Parts) -> TiedMixture:
     posterior = parts.posterior
     if not isinstance(posterior, CodebookPosterior) or posterior.codes.music:
         raise LatflowError(
             "model.prior.hidden codebook is the mixture of all codes of text or tokens; it needs model.posterior "
             "codebook (for music the tied mixture is model.prior.scalar mixture with tied: true)"
         )
-    return TiedMixture(posterior.codes, parts.context.size, log_odds(parts.spec))
+    if options.embedded and parts.config.prior.reading.name != "symbols":
+        raise LatflowError(
+            "model.prior.hidden.embedded shares the embedding that the context reads symbols by; it needs "
+            f"model.prior.reading symbols, not {parts.config.prior.reading.name}"
+        )
+    if options.layer and not options.embedded:
+        raise LatflowError(
+            f"model.prior.hidden.layer is {options.layer}; its units lead to features of the embedding's size: set "
+            "model.prior.hidden.embedded true too, or leave layer at 0"
+        )
+    network = None
+    if options.embedded:
+        network = EmbeddedLogits(parts.alphabet, parts.context.size, options.layer)
+    return TiedMixture(posterior.codes, parts.context.size, log_odds(parts.spec), network)
 
 
 # Across time.

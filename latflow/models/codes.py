@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from latflow.data.base import NOTES, DataSpec
 from latflow.errors import LatflowError
+from latflow.models.symbols import Alphabet
 from latflow.shapes import Float
 
 
@@ -72,6 +73,31 @@ class Codes(nn.Module):
             + self.log_scales.sum(-1)
             + 0.5 * self.size * math.log(2 * math.pi)
         )
+
+
+class EmbeddedLogits(nn.Module):
+    """Logits of symbols as a language model has them: features of the context times the embedding of each symbol.
+
+    features = W c + U tanh(V c), the second term only with `units` > 0; it starts at zero, so that what is trained
+    first is the language model.
+    """
+
+    def __init__(self, alphabet: Alphabet, context_size: int, units: int = 0):
+        super().__init__()
+        self.alphabet = (alphabet,)  # a tuple: it is the model's own, not a part of this one
+        features = alphabet.embedding.shape[1]
+        self.direct = nn.Linear(context_size, features)
+        self.layer = self.beside = None
+        if units:
+            self.layer = nn.Linear(context_size, units)
+            self.beside = nn.Linear(units, features, bias=False)
+            nn.init.zeros_(self.beside.weight)
+
+    def forward(self, context: Float[Tensor, "n c"]) -> Float[Tensor, "n v"]:
+        features = self.direct(context)
+        if self.layer is not None and self.beside is not None:
+            features = features + self.beside(self.layer(context).tanh())
+        return F.linear(features, self.alphabet[0].output_matrix)
 
 
 def log_odds(spec: DataSpec) -> Float[Tensor, "v"]:

@@ -116,26 +116,24 @@ class LatentSequenceModel(SequenceModel):
             raise ValueError(f"a way has two ends at least, not {steps}")
         (eps, condition), (other, other_condition) = map(self._noise, (first, last))
         both, longer = min(len(eps), len(other)), max(eps, other, key=len)
-        found = []
-        for share in (k / (steps - 1) for k in range(steps)):
-            theta, T = 0.5 * math.pi * share, round(len(eps) + share * (len(other) - len(eps)))
-            mixed = math.cos(theta) * eps[:both] + math.sin(theta) * other[:both]
-            known = None
-            if condition is not None and other_condition is not None:
-                known = torch.lerp(condition, other_condition, share)
-            packing = Packing(torch.tensor([T], device=eps.device), condition=known)
-            z = self.prior.forward_rows(torch.cat([mixed, longer[both:]])[:T], packing)[0]
-            found += self.decode(z[None], packing.lengths)
-        return found
+        share = torch.linspace(0, 1, steps, dtype=torch.float64, device=eps.device)
+        theta = (0.5 * math.pi * share).to(eps.dtype)[:, None, None]
+        points = longer.repeat(steps, 1, 1)
+        points[:, :both] = theta.cos() * eps[:both] + theta.sin() * other[:both]
+        lengths = torch.lerp(len(eps) * torch.ones_like(share), len(other) * torch.ones_like(share), share)
+        known = None
+        if condition is not None and other_condition is not None:
+            known = torch.lerp(condition, other_condition, share.to(condition.dtype)[:, None])
+        packing = Packing(lengths.round().long(), condition=known)
+        z = self.prior.forward_rows(packing.pack(points), packing)[0]
+        return self.decode(packing.unpack(z), packing.lengths)
 
     def _noise(self, x: Given) -> tuple[Float[Tensor, "t h"], Tensor | None]:
         """eps of one sequence, and the features of what is known of it."""
         batch = self._batch(x)
         if len(batch.lengths) != 1:
             raise ValueError(f"a way leads from one sequence to one, not from or to {len(batch.lengths)}")
-        packing = self.packing(batch)
-        z = self.posterior.mode(packing.pack(batch.x), self.alphabet, packing)
-        return self.prior.inverse_rows(z, packing)[0], packing.condition
+        return self.noise(batch), self.packing(batch).condition
 
     def _batch(self, x: Given) -> Batch:
         if not isinstance(x, Batch):

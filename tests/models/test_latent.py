@@ -145,7 +145,7 @@ def test_on_the_way_eps_stays_standard_normal_under_what_is_known(monkeypatch):
     model.between(*ends, steps=3)
     between = packings[0]
     between.condition = torch.stack([packing.condition for packing in packings]).mean(0)  # type: ignore[arg-type]
-    middle, _ = model.prior.inverse_rows(seen[1][0], between)
+    middle, _ = model.prior.inverse_rows(seen[0][1], between)
     torch.testing.assert_close(middle, (eps[0] + eps[1]) / math.sqrt(2), rtol=1e-9, atol=1e-9)
 
 
