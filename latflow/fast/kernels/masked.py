@@ -196,11 +196,12 @@ def _scalar_map(eps, raw, components, d, tolerance, work, parameters):  # pragma
 
 @jit()
 def _one_row(
-    z, context, skip, first, between, biases, last, last_bias, starts, components, tolerance
+    z, given, first, between, biases, last, last_bias, starts, components, tolerance
 ):  # pragma: no cover (compiled)
-    """z (H,) holds eps and becomes z; the log-det. context (J, units), skip (J, params, H)."""
+    """z (H,) holds eps and becomes z; the log-det. `given` (J units, or J units + J params H)."""
     layers, units, size = first.shape
     depth, params = biases.shape[1], last.shape[1]
+    skips = given.shape[0] > layers * units
     hidden = np.empty((depth, units), z.dtype)
     raw = np.empty(params, np.float64)
     K = components.shape[2] if components.shape[1] else params // 3
@@ -213,7 +214,8 @@ def _one_row(
             low, high = (d + 1, size) if reverse else (0, d)
             known = starts[rank + 1]
             for unit in range(starts[rank], known):
-                value = biases[layer, 0, unit] + context[layer, unit] + _dot(first[layer, unit], z, low, high)
+                value = biases[layer, 0, unit] + given[layer * units + unit]
+                value += _dot(first[layer, unit], z, low, high)
                 hidden[0, unit] = max(value, value * 0)
             for k in range(1, depth):
                 for unit in range(starts[rank], known):
@@ -222,7 +224,8 @@ def _one_row(
                     hidden[k, unit] = max(value, value * 0)
             for p in range(params):
                 raw[p] = last_bias[layer, p, d] + _dot(last[layer, p, d], hidden[depth - 1], 0, known)
-                raw[p] += skip[layer, p, d]
+                if skips:
+                    raw[p] += given[layers * units + (layer * params + p) * size + d]
             value, logdet = _scalar_map(np.float64(z[d]), raw, components, d, tolerance, work, parameters)
             z[d] = value
             total += logdet
@@ -231,13 +234,14 @@ def _one_row(
 
 @jit()
 def _block(
-    z, rows, logdet, context, skip, first, between, biases, last, last_bias, starts, components, tolerance
+    z, rows, at, logdet, given, first, between, biases, last, last_bias, starts, components, tolerance
 ):  # pragma: no cover (compiled)
-    """The same for z (H, BLOCK), context (J, units, BLOCK) and skip (J, params, H, BLOCK), of which `rows` matter."""
+    """The same for z (H, BLOCK), of which `rows` matter: those of `given` (…, n) from `at` on."""
     layers, units, size = first.shape
     depth, params, width = biases.shape[1], last.shape[1], z.shape[1]
-    hidden = np.empty((depth, units, width), z.dtype)
-    raw, own = np.empty((params, width), z.dtype), np.empty(params, np.float64)
+    skips = given.shape[0] > layers * units
+    hidden = np.zeros((depth, units, width), z.dtype)
+    raw, own = np.zeros((params, width), z.dtype), np.empty(params, np.float64)
     K = components.shape[2] if components.shape[1] else params // 3
     work, spare, parameters = np.empty((4, width)), np.empty((WORK + SOLVER, K)), np.empty(K)
     for layer in range(layers):
@@ -247,8 +251,9 @@ def _block(
             low, high = (d + 1, size) if reverse else (0, d)
             begin, known = starts[rank], starts[rank + 1]
             for unit in range(begin, known):
-                for b in range(width):
-                    hidden[0, unit, b] = biases[layer, 0, unit] + context[layer, unit, b]
+                row, bias = given[layer * units + unit, at : at + rows], biases[layer, 0, unit]
+                for b in range(rows):
+                    hidden[0, unit, b] = bias + row[b]
             _add_product(hidden[0, begin:known], first[layer, begin:known], z, low, high)
             _relu(hidden[0, begin:known])
             for k in range(1, depth):
@@ -259,74 +264,48 @@ def _block(
                 _add_product(hidden[k, begin:known], matrix, hidden[k - 1], 0, known)
                 _relu(hidden[k, begin:known])
             for p in range(params):
-                for b in range(width):
-                    raw[p, b] = last_bias[layer, p, d] + skip[layer, p, d, b]
+                for b in range(rows):
+                    raw[p, b] = last_bias[layer, p, d]
+                if skips:
+                    row = given[layers * units + (layer * params + p) * size + d, at : at + rows]
+                    for b in range(rows):
+                        raw[p, b] += row[b]
             _add_product(raw, last[layer, :, d], hidden[depth - 1], 0, known)
             if components.shape[1] and K == 2:
                 means, log_scales = components[0, d], components[1, d]
-                _pair_block(
-                    z[d, :rows], raw[0], means, log_scales, tolerance, logdet, work, spare, parameters
-                )
+                _pair_block(z[d, :rows], raw[0], means, log_scales, tolerance, logdet, work, spare, parameters)
                 continue
             for b in range(rows):
                 for p in range(params):
                     own[p] = raw[p, b]
-                value, slope = _scalar_map(
-                    np.float64(z[d, b]), own, components, d, tolerance, spare, parameters
-                )
-                z[d, b] = value
+                eps = np.float64(z[d, b])
+                z[d, b], slope = _scalar_map(eps, own, components, d, tolerance, spare, parameters)
                 logdet[b] += slope
 
 
 @jit()
 def mixtures_forward(
-    eps, context, skip, first, between, biases, last, last_bias, starts, components, tolerance
+    eps, given, first, between, biases, last, last_bias, starts, components, tolerance
 ):  # pragma: no cover (compiled)
-    """z (n, H) and log |det dz/deps| (n,) of J layers: arguments as of `made_forward`; skip (n, J, params, H) is added
-    to the raw parameters; components (2, H, K) are means and log scales, H = 0 where the network gives them."""
+    """z (n, H) and log |det dz/deps| (n,) of J layers: arguments as of `made_forward`, but for `given` (m, n), rows
+    innermost: what the context adds to the J first hidden layers and, with a skip, to the raw parameters (J, params,
+    H), one below the other. components (2, H, K) are means and log scales, H = 0 where the network gives them."""
     n = eps.shape[0]
     z, total = eps.copy(), np.zeros(n, eps.dtype)
     if n < 4:
         for row in range(n):
             total[row] = _one_row(
-                z[row],
-                context[row],
-                skip[row],
-                first,
-                between,
-                biases,
-                last,
-                last_bias,
-                starts,
-                components,
-                tolerance,
+                z[row], given[:, row], first, between, biases, last, last_bias, starts, components, tolerance
             )
         return z, total
     for begin in range(0, n, BLOCK):
-        end = min(begin + BLOCK, n)
+        rows = min(BLOCK, n - begin)
         columns = np.zeros((eps.shape[1], BLOCK), eps.dtype)
-        given = np.zeros((*context.shape[1:], BLOCK), eps.dtype)
-        added = np.zeros((*skip.shape[1:], BLOCK), eps.dtype)
-        columns[:, : end - begin] = z[begin:end].T
-        given[:, :, : end - begin] = context[begin:end].transpose(1, 2, 0)
-        added[:, :, :, : end - begin] = skip[begin:end].transpose(1, 2, 3, 0)
+        columns[:, :rows] = z[begin : begin + rows].T
         logdet = np.zeros(BLOCK, np.float64)
-        whole = -(-(end - begin) // 8) * 8  # whole vectors
         _block(
-            columns,
-            whole,
-            logdet,
-            given,
-            added,
-            first,
-            between,
-            biases,
-            last,
-            last_bias,
-            starts,
-            components,
-            tolerance,
+            columns, rows, begin, logdet, given, first, between, biases, last, last_bias, starts, components, tolerance
         )
-        z[begin:end] = columns[:, : end - begin].T
-        total[begin:end] = logdet[: end - begin]
+        z[begin : begin + rows] = columns[:, :rows].T
+        total[begin : begin + rows] = logdet[:rows]
     return z, total
