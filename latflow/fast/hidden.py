@@ -216,7 +216,8 @@ def _compiled_weights(flow: HiddenFlow) -> tuple | None:
     )
     arrays = tuple(array.numpy() for array in arrays)
     if type(flow.scalar) in MIXTURES:
-        return *arrays, _components(flow.scalar), ACCURACY[first.dtype][1]
+        columns = first.transpose(1, 2).contiguous().numpy()
+        return columns, *arrays, _components(flow.scalar), ACCURACY[first.dtype][1]
     name, constants = MAPS[type(flow.scalar)]
     return *arrays, getattr(kernels, name), constants(flow.scalar)
 
