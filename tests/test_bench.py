@@ -8,7 +8,7 @@ import pytest
 
 from latflow import bench
 from latflow.bench import measure
-from latflow.bench.measure import Size, against_lstm, fastest
+from latflow.bench.measure import Codebook, Size, against_lstm, against_same_lstm, fastest
 from latflow.plots.timing import read_timing
 from tests.models.cases import TINY
 
@@ -47,11 +47,27 @@ def test_ways_are_timed_in_turn_after_a_round_to_warm_up() -> None:
     assert called == ["a", "a"]  # it always measures once
 
 
+def test_a_codebook_flow_is_held_against_the_lstm_of_the_same_size(monkeypatch) -> None:
+    monkeypatch.setattr(measure, "fastest", lambda ways, *_: {name: float(len(name)) for name in ways})
+    rows = list(against_same_lstm(Codebook("hmm", measure.TEXT, 2, 4), 3))
+    assert [(row["what"], row["batch"], row["T"]) for row in rows] == [
+        ("training", 2, 4),
+        ("generation", 1, 3),
+        ("generation", 64, 3),
+    ]
+    assert all(row["ratio"] == row["AF/AF"] / row["LSTM"] == 5 / 4 for row in rows)
+    flow, baseline = (measure.find(f"ptb-{row}-codebook").config.model for row in ("af-af", "lstm"))
+    sizes = (flow.prior.context.layers, flow.prior.context.units, flow.embedding_size)
+    assert sizes == (baseline.baseline.layers, baseline.baseline.units, baseline.embedding_size)
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(bench, "PAPER", Size("paper", TINY, 2, 2))
     monkeypatch.setattr(bench, "SMALL", Size("small", TINY, 2, 2))
-    monkeypatch.setattr(bench, "LENGTHS", (2, 4))
+    monkeypatch.setattr(bench, "LENGTHS", (2, 4, 4))
+    small = (Codebook("hmm", measure.TEXT, 2, 4), Codebook("chords", measure.music(4), 2, 4))
+    monkeypatch.setattr(bench, "CODEBOOKS", small)
     monkeypatch.setattr(measure, "PRODUCT", 8)
     monkeypatch.setattr(measure, "fastest", lambda ways, *_: fastest(ways, 1))
     report = bench.run(quick, tmp_path / "bench.json", tmp_path / "timing")

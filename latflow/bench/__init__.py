@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from latflow.bench.measure import (
+    CODEBOOKS,
     LENGTHS,
     LONG_TEXT,
     MODELS,
@@ -21,6 +22,7 @@ from latflow.bench.measure import (
     SMALL,
     Size,
     against_lstm,
+    against_same_lstm,
     against_straightforward,
     evaluation,
     gemm_peak,
@@ -76,6 +78,10 @@ def run(
     show_pairs("Generation, twice the length (at most 2.2)", report["sampling growth"])
     report["IAF/SCF against LSTM"] = show_rows(
         "Times faster than the LSTM, batch 1", against_lstm(report["sampling"])
+    )
+    report["codebook against LSTM"] = show_rows(
+        "AF/AF with a codebook against the same LSTM (at most 1.5)",
+        (row for codebook in CODEBOOKS for row in against_same_lstm(codebook, LENGTHS[2])),
     )
     report["max_T"] = max_T_ratio(PAPER)
     show_pairs("MuseData's max_T against JSB's (at most 1.1)", report["max_T"])

@@ -17,6 +17,7 @@ from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
 from latflow.flows import Positions
 from latflow.models import LSTMLanguageModel, SequenceModel, build
+from latflow.presets import find
 
 SYMBOLS = tuple(chr(65 + k) for k in range(51))
 TEXT = DataSpec("text", SYMBOLS, (0,) + (1,) * 288)
@@ -224,6 +225,45 @@ def against_straightforward(size: Size, batch: int, length: int, straight_length
         seconds[name] *= length / straight_length
     ratio = seconds["straightforward"] / seconds["seconds"]
     return {"batch": batch, "T": length, **seconds, "ratio": ratio}
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """Presets `{corpus}-af-af-codebook` and `{corpus}-lstm-codebook`, and batches as they train on."""
+
+    corpus: str
+    spec: DataSpec
+    batch: int
+    length: int
+
+
+CODEBOOKS = (Codebook("ptb", TEXT, 16, 117), Codebook("jsb", music(180), 8, 60))
+
+
+def against_same_lstm(codebook: Codebook, length: int) -> Iterator[dict[str, Any]]:
+    """AF/AF with a codebook against the LSTM language model whose LSTM is the same: a training step, then generation of
+    `length` steps, one sequence and 64."""
+    models = {
+        name: build(find(f"{codebook.corpus}-{row}-codebook").config.model, codebook.spec)
+        for name, row in (("AF/AF", "af-af"), ("LSTM", "lstm"))
+    }
+    batch = random_batch(codebook.spec, codebook.batch, codebook.length)
+    steps = {name: training_step(model, batch, 1) for name, model in models.items()}
+    yield _same_lstm(codebook, "training", codebook.batch, codebook.length, steps)
+    for model in models.values():
+        model.eval()
+    for size in (1, 64):
+        given = torch.full((size,), length)
+        ways = {name: partial(model.sample, given) for name, model in models.items()}
+        yield _same_lstm(codebook, "generation", size, length, ways)
+
+
+def _same_lstm(
+    codebook: Codebook, what: str, batch: int, length: int, ways: Mapping[str, Callable[[], Any]]
+) -> dict[str, Any]:
+    seconds = fastest(ways, 10, 40)
+    about = {"corpus": codebook.corpus, "what": what, "batch": batch, "T": length}
+    return {**about, **seconds, "ratio": seconds["AF/AF"] / seconds["LSTM"]}
 
 
 def max_T_ratio(size: Size) -> dict[str, float]:

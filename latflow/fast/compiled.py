@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 
 AVAILABLE: bool = importlib.util.find_spec("numba") is not None
 """Set to False to run without the kernels."""
+_LOADED: dict[str, ModuleType] = {}
 
 
 def generation_kernels(*tensors: Tensor) -> ModuleType | None:
@@ -52,8 +53,10 @@ def _load(name: str, tensors: tuple[Tensor, ...], *dtypes: torch.dtype) -> Modul
         return None
     if len({tensor.dtype for tensor in tensors}) > 1 or tensors[0].dtype not in dtypes:
         return None
+    if name in _LOADED:  # asked for at every step of a generation
+        return _LOADED[name]
     try:
-        return importlib.import_module(f"latflow.fast.kernels.{name}")
+        return _LOADED.setdefault(name, importlib.import_module(f"latflow.fast.kernels.{name}"))
     except ImportError as error:  # as numba raises beside a numpy newer than it knows
         AVAILABLE = False
         warnings.warn(

@@ -58,16 +58,19 @@ class SerialStep:
             ]
         if direction == "forward":
             self.compiled = _compiled_weights(flow)
+        self.given = None
+        if self.compiled is not None and self.context is not None and type(flow.scalar) in MIXTURES:
+            self.given = _given_weight(flow)
 
     def __call__(self, point: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         flow = self.flow
         flow.check(point, context)
-        if self.direction == "forward" and _can_generate(flow, point, context) and self.compiled is not None:
-            hidden = skip = None
-            if context is not None:
-                hidden = _projected_across(context, self.context)
-                skip = _projected_across(context, self.skip)
-            return _generate(flow, point, hidden, skip, self.compiled)
+        if self.compiled is not None and type(flow.scalar) in MIXTURES:
+            if point.ndim > 1 and point.numel() > 0 and _kernels(flow, *_given(point, context)) is not None:
+                return _generate_mixtures(flow, point, context, self.given, self.compiled)
+        elif self.direction == "forward" and _can_generate(flow, point, context) and self.compiled is not None:
+            hidden = None if context is None else self._projected_across(context)
+            return _generate(flow, point, hidden, self.compiled)
         if self.stack is not None and point.ndim == 2 and self._stack_applies(point, context):
             hidden = None if context is None or self.context is None else linear(context, self.context)
             work = layers.density if self.direction == "inverse" else layers.generate
@@ -98,14 +101,13 @@ class SerialStep:
         raw = linear(context, self.skip).split(widths, -1)
         return [Share(*parts) for parts in zip(hidden, raw, strict=True)]
 
-
-def _projected_across(context: Tensor, weight: DeferredWeight | None) -> Tensor | None:
-    if weight is None:
-        return None
-    context = context.detach().reshape(-1, context.shape[-1])
-    if across(len(context)):
-        return linear_across(context.t(), weight).contiguous()
-    return linear(context, weight)
+    def _projected_across(self, context: Tensor) -> Tensor | None:
+        if self.context is None:
+            return None
+        context = context.detach().reshape(-1, context.shape[-1])
+        if across(len(context)):
+            return linear_across(context.t(), self.context).contiguous()
+        return linear(context, self.context)
 
 
 @HiddenFlow.stepper.twin(lambda *_: True)
@@ -152,38 +154,51 @@ def _kernels(flow: HiddenFlow, *tensors: Tensor) -> ModuleType | None:
 def compiled_forward(flow: HiddenFlow, eps: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """All layers and dimensions by one compiled call."""
     flow.check(eps, context)
-    weights, hidden, skip = _compiled_weights(flow), None, None
+    weights, hidden = _compiled_weights(flow), None
     assert weights is not None
-    if context is not None:
-        context = context.detach().reshape(-1, context.shape[-1])
-        if flow.context_weight is not None:
-            hidden = F.linear(context, flow.context_weight)
-        if flow.skip_weight is not None:
-            skip = F.linear(context, flow.skip_weight)
-    return _generate(flow, eps, hidden, skip, weights)
+    if type(flow.scalar) in MIXTURES:
+        matrix = None if flow.context_weight is None else _given_weight(flow)
+        return _generate_mixtures(flow, eps, context, matrix, weights)
+    if context is not None and flow.context_weight is not None:
+        hidden = F.linear(context.detach().reshape(-1, context.shape[-1]), flow.context_weight)
+    return _generate(flow, eps, hidden, weights)
 
 
-def _generate(
-    flow: HiddenFlow, eps: Tensor, hidden: Tensor | None, skip: Tensor | None, weights: tuple
-) -> tuple[Tensor, Tensor]:
-    rows = eps.detach().reshape(-1, flow.size).contiguous()
+def _generate(flow: HiddenFlow, eps: Tensor, hidden: Tensor | None, weights: tuple) -> tuple[Tensor, Tensor]:
+    kernels = compiled.generation_kernels(eps)
+    assert kernels is not None
+    rows = eps.detach().reshape(-1, flow.size)
     if hidden is None:
         hidden = rows.new_zeros(len(rows), flow.layers * flow.units)
-    given = [rows, hidden.view(-1, flow.layers, flow.units)]
-    if type(flow.scalar) in MIXTURES:
-        kernels, name = compiled.mixture_kernels(eps), "mixtures_forward"
-        if skip is None:
-            skip = rows.new_zeros(1, 1).expand(len(rows), flow.layers * flow.scalar.n_params * flow.size)
-        given.append(skip.reshape(-1, flow.layers, flow.scalar.n_params, flow.size))
-    else:
-        kernels, name = compiled.generation_kernels(eps), "made_forward"
-    z, logdet = getattr(kernels, name)(*(array.numpy() for array in given), *weights)
+    given = hidden.view(-1, flow.layers, flow.units)
+    z, logdet = kernels.made_forward(rows.contiguous().numpy(), given.numpy(), *weights)
     return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
+
+
+def _generate_mixtures(
+    flow: HiddenFlow, eps: Tensor, context: Tensor | None, matrix: Tensor | None, weights: tuple
+) -> tuple[Tensor, Tensor]:
+    kernels = compiled.mixture_kernels(eps)
+    assert kernels is not None
+    rows = eps.reshape(-1, flow.size).contiguous()
+    if context is None or matrix is None:
+        given = rows.new_zeros(flow.layers * flow.units, len(rows))
+    else:
+        given = matrix @ context.reshape(-1, context.shape[-1]).t()
+    z, logdet = kernels.mixtures_forward(rows.numpy(), given.numpy(), *weights)
+    return torch.from_numpy(z).view_as(eps), torch.from_numpy(logdet).view(eps.shape[:-1])
+
+
+def _given_weight(flow: HiddenFlow) -> Tensor:
+    """What makes of the context all that it adds, one matrix for networks and skip."""
+    return torch.cat([weight.detach() for weight in (flow.context_weight, flow.skip_weight) if weight is not None])
 
 
 def _compiled_weights(flow: HiddenFlow) -> tuple | None:
     """The weights as the kernel takes them, if there is one for them."""
-    if type(flow) is not Autoregressive or (kernels := _kernels(flow, *flow.parameters())) is None:
+    if type(flow) is not Autoregressive or _drops(flow):
+        return None
+    if (kernels := _kernels(flow, *flow.parameters())) is None:
         return None
     matrices, biases = zip(*flow.weights(), strict=True)
     shape = (flow.scalar.n_params, flow.size)
@@ -201,7 +216,8 @@ def _compiled_weights(flow: HiddenFlow) -> tuple | None:
     )
     arrays = tuple(array.numpy() for array in arrays)
     if type(flow.scalar) in MIXTURES:
-        return *arrays, _components(flow.scalar), ACCURACY[first.dtype][1]
+        columns = first.transpose(1, 2).contiguous().numpy()
+        return columns, *arrays, _components(flow.scalar), ACCURACY[first.dtype][1]
     name, constants = MAPS[type(flow.scalar)]
     return *arrays, getattr(kernels, name), constants(flow.scalar)
 

@@ -64,7 +64,16 @@ class TiedScalar(ScalarTransform):
         return mixture_inverse(z, *self._parameters(raw))
 
     def log_prob(self, z, raw):
-        return mixture_log_prob(z, *self._parameters(raw))
+        if self.n_params > 1:
+            return mixture_log_prob(z, *self._parameters(raw))
+        # Of two components the sum is one of two tensors: an axis of two would cost a third of a step on music.
+        means, log_scales = (part[self.dimensions].unbind(-1) for part in self.components())
+        first, second = (
+            -0.5 * ((z - mean) * (-log_scale).exp()).square() - log_scale
+            for mean, log_scale in zip(means, log_scales, strict=True)
+        )
+        logit = raw[..., 0]
+        return torch.logaddexp(first, logit + second) - F.softplus(logit) - _LOG_ROOT_2PI
 
     def draw(self, raw):
         return mixture_draw(*self._parameters(raw))

@@ -19,6 +19,8 @@ from latflow.fast.kernels.quantile import FAR, improved, quantile, tail_terms
 
 LEAST = 1e-250
 """Densities below this, and what is none, are left to the careful solver."""
+FAR_TAIL = 6.3e-16
+"""Φ(-FAR), a little more."""
 SOLVER = 3
 """Rows, beside those of `mixture_forward`, of the array that a scalar map works in."""
 
@@ -98,48 +100,34 @@ def _pair_start(tail, means, inverse, small):  # pragma: no cover (compiled)
 
 
 @jit(**STRAIGHT)
-def _pair_step(z, tail, means, inverse, small):  # pragma: no cover (compiled)
-    """A step of `quantile`, and its δ in least scales."""
+def _pair_step(z, tail, means, inverse, small, tolerance):  # pragma: no cover (compiled)
+    """A step of `quantile`, and √(2π) times the density behind it, by the same series; -1 where this was not the last
+    step, or eps is far out."""
     left, m0, i0, right, m1, i1 = _pair(tail, means, inverse, small)
     a0, b0, c0, d0 = tail_terms((z - m0) * i0, i0)
     a1, b1, c1, d1 = tail_terms((z - m1) * i1, i1)
-    step, delta = improved(
-        abs(tail),
-        left * a0 + right * a1,
-        left * b0 + right * b1,
-        left * c0 + right * c1,
-        left * d0 + right * d1,
-    )
-    return z + step, abs(delta) * max(i0, i1)
-
-
-@jit(**STRAIGHT)
-def _pair_density(z, tail, means, inverse, small):  # pragma: no cover (compiled)
-    """√(2π) times the density."""
-    left, m0, i0, right, m1, i1 = _pair(tail, means, inverse, small)
-    x0, x1 = (z - m0) * i0, (z - m1) * i1
-    return left * i0 * exp(-0.5 * x0 * x0) + right * i1 * exp(-0.5 * x1 * x1)
+    first, second, third = left * b0 + right * b1, left * c0 + right * c1, left * d0 + right * d1
+    step, delta = improved(abs(tail), left * a0 + right * a1, first, second, third)
+    density = first + step * (second + 0.5 * step * third)
+    last = abs(delta) * max(i0, i1) <= tolerance and abs(tail) >= FAR_TAIL and density > LEAST
+    return z + step, (density if last else -1.0)
 
 
 @jit(error_model="numpy", fastmath={"contract"})
 def _one_pair(eps, logit, means, log_scales, tolerance, work, parameters):  # pragma: no cover (compiled)
     """As `_one_number`, for two components of which the first has the logit 0."""
     inverse, both = (exp(-log_scales[0]), exp(-log_scales[1])), (means[0], means[1])
-    if abs(eps) <= FAR:
-        tail, small = _left_tail(eps), _smaller(logit)
-        z = _pair_start(tail, both, inverse, small)
-        for _ in range(3):
-            z, rest = _pair_step(z, tail, both, inverse, small)
-            if rest <= tolerance:
-                density = _pair_density(z, tail, both, inverse, small)
-                if density > LEAST:
-                    return (z if tail > 0 else -z), -0.5 * eps * eps - log(density)
-                break
+    tail, small = _left_tail(eps), _smaller(logit)
+    z = _pair_start(tail, both, inverse, small)
+    for _ in range(3):
+        z, density = _pair_step(z, tail, both, inverse, small, tolerance)
+        if density > 0:
+            return (z if tail > 0 else -z), -0.5 * eps * eps - log(density)
     parameters[0], parameters[1] = 0, logit
     return _one_number(eps, parameters, means, log_scales, tolerance, work)
 
 
-@jit(error_model="numpy", fastmath={"contract"})
+@jit(error_model="numpy", fastmath=REASSOCIATE)
 def _pair_block(
     z, raw, means, log_scales, tolerance, logdet, work, spare, parameters
 ):  # pragma: no cover (compiled)
@@ -147,7 +135,7 @@ def _pair_block(
 
     Loops of few arrays each: the compiler checks pairs of them for overlap, and gives up where there are many.
     """
-    small, tail, root, rest = work[0], work[1], work[2], work[3]
+    small, tail, root, density = work[0], work[1], work[2], work[3]
     inverse, both = (exp(-log_scales[0]), exp(-log_scales[1])), (means[0], means[1])
     for i in range(z.shape[0]):
         small[i] = _smaller(np.float64(raw[i]))
@@ -157,27 +145,24 @@ def _pair_block(
         root[i] = _pair_start(tail[i], both, inverse, small[i])
     for _ in range(3):
         for i in range(z.shape[0]):
-            root[i], rest[i] = _pair_step(root[i], tail[i], both, inverse, small[i])
-        left = 0
+            root[i], density[i] = _pair_step(root[i], tail[i], both, inverse, small[i], tolerance)
+        left = 0.0
         for i in range(z.shape[0]):
-            left += not rest[i] <= tolerance
+            left += 0.0 if density[i] > 0 else 1.0
         if left <= 1:
             break
+    if left > 0:
+        for i in range(z.shape[0]):
+            if not density[i] > 0:
+                eps = np.float64(z[i])
+                value, slope = _one_pair(
+                    eps, np.float64(raw[i]), means, log_scales, tolerance, spare, parameters
+                )
+                root[i], density[i] = (value if tail[i] > 0 else -value), 1.0
+                logdet[i] += slope + 0.5 * eps * eps
     for i in range(z.shape[0]):
-        density = _pair_density(root[i], tail[i], both, inverse, small[i])
-        rest[i] = rest[i] if density > LEAST else np.inf
-        root[i] = root[i] if tail[i] > 0 else -root[i]
-        tail[i] = -log(density if density > LEAST else 1.0)
-    for i in range(z.shape[0]):
-        eps = np.float64(z[i])
-        if not (rest[i] <= tolerance and abs(eps) <= FAR):
-            root[i], slope = _one_pair(
-                eps, np.float64(raw[i]), means, log_scales, tolerance, spare, parameters
-            )
-            tail[i] = slope + 0.5 * eps * eps
-    for i in range(z.shape[0]):
-        logdet[i] += tail[i] - 0.5 * np.float64(z[i]) * np.float64(z[i])
-        z[i] = root[i]
+        logdet[i] -= log(density[i]) + 0.5 * np.float64(z[i]) * np.float64(z[i])
+        z[i] = root[i] if tail[i] > 0 else -root[i]
 
 
 @jit(error_model="numpy")
@@ -194,27 +179,35 @@ def _scalar_map(eps, raw, components, d, tolerance, work, parameters):  # pragma
     return _one_number(eps, parameters, means, log_scales, tolerance, work)
 
 
+@jit(fastmath=REASSOCIATE)
+def _add_column(units, column, value, start):  # pragma: no cover (compiled)
+    for unit in range(start, units.shape[0]):
+        units[unit] += column[unit] * value
+
+
 @jit()
 def _one_row(
-    z, context, skip, first, between, biases, last, last_bias, starts, components, tolerance
+    z, given, columns, between, biases, last, last_bias, starts, components, tolerance
 ):  # pragma: no cover (compiled)
-    """z (H,) holds eps and becomes z; the log-det. context (J, units), skip (J, params, H)."""
-    layers, units, size = first.shape
+    """z (H,) holds eps and becomes z; the log-det. `given` (J units, or J units + J params H). A dimension, once known,
+    goes into all later units: `columns` (J, H, units)."""
+    layers, size, units = columns.shape
     depth, params = biases.shape[1], last.shape[1]
+    skips = given.shape[0] > layers * units
     hidden = np.empty((depth, units), z.dtype)
     raw = np.empty(params, np.float64)
     K = components.shape[2] if components.shape[1] else params // 3
     work, parameters = np.empty((WORK + SOLVER, K)), np.empty(K)
     total = 0.0
     for layer in range(layers):
+        for unit in range(units):
+            hidden[0, unit] = biases[layer, 0, unit] + given[layer * units + unit]
         for rank in range(size):
             reverse = layer % 2 == 1
             d = size - 1 - rank if reverse else rank
-            low, high = (d + 1, size) if reverse else (0, d)
             known = starts[rank + 1]
             for unit in range(starts[rank], known):
-                value = biases[layer, 0, unit] + context[layer, unit] + _dot(first[layer, unit], z, low, high)
-                hidden[0, unit] = max(value, value * 0)
+                hidden[0, unit] = max(hidden[0, unit], hidden[0, unit] * 0)
             for k in range(1, depth):
                 for unit in range(starts[rank], known):
                     value = _dot(between[layer, k - 1, unit], hidden[k - 1], 0, known)
@@ -222,22 +215,25 @@ def _one_row(
                     hidden[k, unit] = max(value, value * 0)
             for p in range(params):
                 raw[p] = last_bias[layer, p, d] + _dot(last[layer, p, d], hidden[depth - 1], 0, known)
-                raw[p] += skip[layer, p, d]
+                if skips:
+                    raw[p] += given[layers * units + (layer * params + p) * size + d]
             value, logdet = _scalar_map(np.float64(z[d]), raw, components, d, tolerance, work, parameters)
             z[d] = value
             total += logdet
+            _add_column(hidden[0], columns[layer, d], z[d], known)
     return total
 
 
 @jit()
 def _block(
-    z, rows, logdet, context, skip, first, between, biases, last, last_bias, starts, components, tolerance
+    z, rows, at, logdet, given, first, between, biases, last, last_bias, starts, components, tolerance
 ):  # pragma: no cover (compiled)
-    """The same for z (H, BLOCK), context (J, units, BLOCK) and skip (J, params, H, BLOCK), of which `rows` matter."""
+    """The same for z (H, BLOCK), of which `rows` matter: those of `given` (…, n) from `at` on."""
     layers, units, size = first.shape
     depth, params, width = biases.shape[1], last.shape[1], z.shape[1]
-    hidden = np.empty((depth, units, width), z.dtype)
-    raw, own = np.empty((params, width), z.dtype), np.empty(params, np.float64)
+    skips = given.shape[0] > layers * units
+    hidden = np.zeros((depth, units, width), z.dtype)
+    raw, own = np.zeros((params, width), z.dtype), np.empty(params, np.float64)
     K = components.shape[2] if components.shape[1] else params // 3
     work, spare, parameters = np.empty((4, width)), np.empty((WORK + SOLVER, K)), np.empty(K)
     for layer in range(layers):
@@ -247,8 +243,9 @@ def _block(
             low, high = (d + 1, size) if reverse else (0, d)
             begin, known = starts[rank], starts[rank + 1]
             for unit in range(begin, known):
-                for b in range(width):
-                    hidden[0, unit, b] = biases[layer, 0, unit] + context[layer, unit, b]
+                row, bias = given[layer * units + unit, at : at + rows], biases[layer, 0, unit]
+                for b in range(rows):
+                    hidden[0, unit, b] = bias + row[b]
             _add_product(hidden[0, begin:known], first[layer, begin:known], z, low, high)
             _relu(hidden[0, begin:known])
             for k in range(1, depth):
@@ -259,8 +256,12 @@ def _block(
                 _add_product(hidden[k, begin:known], matrix, hidden[k - 1], 0, known)
                 _relu(hidden[k, begin:known])
             for p in range(params):
-                for b in range(width):
-                    raw[p, b] = last_bias[layer, p, d] + skip[layer, p, d, b]
+                for b in range(rows):
+                    raw[p, b] = last_bias[layer, p, d]
+                if skips:
+                    row = given[layers * units + (layer * params + p) * size + d, at : at + rows]
+                    for b in range(rows):
+                        raw[p, b] += row[b]
             _add_product(raw, last[layer, :, d], hidden[depth - 1], 0, known)
             if components.shape[1] and K == 2:
                 means, log_scales = components[0, d], components[1, d]
@@ -271,28 +272,27 @@ def _block(
             for b in range(rows):
                 for p in range(params):
                     own[p] = raw[p, b]
-                value, slope = _scalar_map(
-                    np.float64(z[d, b]), own, components, d, tolerance, spare, parameters
-                )
-                z[d, b] = value
+                eps = np.float64(z[d, b])
+                z[d, b], slope = _scalar_map(eps, own, components, d, tolerance, spare, parameters)
                 logdet[b] += slope
 
 
 @jit()
 def mixtures_forward(
-    eps, context, skip, first, between, biases, last, last_bias, starts, components, tolerance
+    eps, given, columns, first, between, biases, last, last_bias, starts, components, tolerance
 ):  # pragma: no cover (compiled)
-    """z (n, H) and log |det dz/deps| (n,) of J layers: arguments as of `made_forward`; skip (n, J, params, H) is added
-    to the raw parameters; components (2, H, K) are means and log scales, H = 0 where the network gives them."""
+    """z (n, H) and log |det dz/deps| (n,) of J layers: arguments as of `made_forward`, but for `given` (m, n), rows
+    innermost: what the context adds to the J first hidden layers and, with a skip, to the raw parameters (J, params,
+    H), one below the other. `columns` (J, H, units) is `first` turned round. components (2, H, K) are means and log
+    scales, H = 0 where the network gives them."""
     n = eps.shape[0]
     z, total = eps.copy(), np.zeros(n, eps.dtype)
     if n < 4:
         for row in range(n):
             total[row] = _one_row(
                 z[row],
-                context[row],
-                skip[row],
-                first,
+                given[:, row],
+                columns,
                 between,
                 biases,
                 last,
@@ -303,21 +303,16 @@ def mixtures_forward(
             )
         return z, total
     for begin in range(0, n, BLOCK):
-        end = min(begin + BLOCK, n)
-        columns = np.zeros((eps.shape[1], BLOCK), eps.dtype)
-        given = np.zeros((*context.shape[1:], BLOCK), eps.dtype)
-        added = np.zeros((*skip.shape[1:], BLOCK), eps.dtype)
-        columns[:, : end - begin] = z[begin:end].T
-        given[:, :, : end - begin] = context[begin:end].transpose(1, 2, 0)
-        added[:, :, :, : end - begin] = skip[begin:end].transpose(1, 2, 3, 0)
+        rows = min(BLOCK, n - begin)
+        turned = np.zeros((eps.shape[1], BLOCK), eps.dtype)
+        turned[:, :rows] = z[begin : begin + rows].T
         logdet = np.zeros(BLOCK, np.float64)
-        whole = -(-(end - begin) // 8) * 8  # whole vectors
         _block(
-            columns,
-            whole,
+            turned,
+            rows,
+            begin,
             logdet,
             given,
-            added,
             first,
             between,
             biases,
@@ -327,6 +322,6 @@ def mixtures_forward(
             components,
             tolerance,
         )
-        z[begin:end] = columns[:, : end - begin].T
-        total[begin:end] = logdet[: end - begin]
+        z[begin : begin + rows] = turned[:, :rows].T
+        total[begin : begin + rows] = logdet[:rows]
     return z, total
