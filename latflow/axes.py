@@ -101,8 +101,6 @@ class TiedOptions:
     embedded: bool = False
     """Whether the weights come through the embedding that the context reads symbols by, as in a language model with one
     matrix for both; else by a matrix of their own."""
-    layer: int = ranged(0, 0, 100_000)
-    """Units of a tanh layer beside the direct way from the context to the weights; needs `embedded`."""
 
 
 @dataclass(frozen=True)

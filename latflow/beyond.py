@@ -44,7 +44,7 @@ TEXT_ROWS: Mapping[str, Diff] = {
         "model.prior.context": "position",
         "model.prior.reading": "raw",
     },
-    "af-af": {"model.prior.hidden": "codebook"},
+    "af-af": {"model.prior.hidden": "codebook", "model.prior.hidden.embedded": True},
     "af-af-mixture": {"model.prior.hidden": "af"},
     "af-scf": _COUPLED,
     "iaf-af": {**_NOISE, "model.prior.hidden": "af"},

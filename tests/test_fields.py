@@ -111,6 +111,8 @@ TESTS: dict[str, str] = {
     },
     **{f"hidden.{kind}.skip": SHAPES for kind in ("af", "scf", "none")},
     **{f"hidden.{kind}.dropout": DROPOUT for kind in ("af", "scf", "none")},
+    "hidden.codebook.embedded": CODEBOOK
+    + "test_through_the_embedding_it_is_the_language_model_with_the_same_weights",
     "context.lstm.layers": SHAPES,
     "context.lstm.units": SHAPES,
     "context.lstm.dropout": DROPOUT,

@@ -68,7 +68,9 @@ class SerialStep:
         if self.compiled is not None and type(flow.scalar) in MIXTURES:
             if point.ndim > 1 and point.numel() > 0 and _kernels(flow, *_given(point, context)) is not None:
                 return _generate_mixtures(flow, point, context, self.given, self.compiled)
-        elif self.direction == "forward" and _can_generate(flow, point, context) and self.compiled is not None:
+        elif (
+            self.direction == "forward" and _can_generate(flow, point, context) and self.compiled is not None
+        ):
             hidden = None if context is None else self._projected_across(context)
             return _generate(flow, point, hidden, self.compiled)
         if self.stack is not None and point.ndim == 2 and self._stack_applies(point, context):
@@ -191,7 +193,9 @@ def _generate_mixtures(
 
 def _given_weight(flow: HiddenFlow) -> Tensor:
     """What makes of the context all that it adds, one matrix for networks and skip."""
-    return torch.cat([weight.detach() for weight in (flow.context_weight, flow.skip_weight) if weight is not None])
+    return torch.cat(
+        [weight.detach() for weight in (flow.context_weight, flow.skip_weight) if weight is not None]
+    )
 
 
 def _compiled_weights(flow: HiddenFlow) -> tuple | None:

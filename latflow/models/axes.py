@@ -109,14 +109,9 @@ def tied_mixture(options: TiedOptions, parts: Parts) -> TiedMixture:
             "model.prior.hidden.embedded shares the embedding that the context reads symbols by; it needs "
             f"model.prior.reading symbols, not {parts.config.prior.reading.name}"
         )
-    if options.layer and not options.embedded:
-        raise LatflowError(
-            f"model.prior.hidden.layer is {options.layer}; its units lead to features of the embedding's size: set "
-            "model.prior.hidden.embedded true too, or leave layer at 0"
-        )
     network = None
     if options.embedded:
-        network = EmbeddedLogits(parts.alphabet, parts.context.size, options.layer)
+        network = EmbeddedLogits(parts.alphabet, parts.context.size)
     return TiedMixture(posterior.codes, parts.context.size, log_odds(parts.spec), network)
 
 

@@ -76,28 +76,15 @@ class Codes(nn.Module):
 
 
 class EmbeddedLogits(nn.Module):
-    """Logits of symbols as a language model has them: features of the context times the embedding of each symbol.
+    """Logits of symbols as a language model has them: features W c of the context times each symbol's embedding."""
 
-    features = W c + U tanh(V c), the second term only with `units` > 0; it starts at zero, so that what is trained
-    first is the language model.
-    """
-
-    def __init__(self, alphabet: Alphabet, context_size: int, units: int = 0):
+    def __init__(self, alphabet: Alphabet, context_size: int):
         super().__init__()
         self.alphabet = (alphabet,)  # a tuple: it is the model's own, not a part of this one
-        features = alphabet.embedding.shape[1]
-        self.direct = nn.Linear(context_size, features)
-        self.layer = self.beside = None
-        if units:
-            self.layer = nn.Linear(context_size, units)
-            self.beside = nn.Linear(units, features, bias=False)
-            nn.init.zeros_(self.beside.weight)
+        self.head = nn.Linear(context_size, alphabet.embedding.shape[1])
 
     def forward(self, context: Float[Tensor, "n c"]) -> Float[Tensor, "n v"]:
-        features = self.direct(context)
-        if self.layer is not None and self.beside is not None:
-            features = features + self.beside(self.layer(context).tanh())
-        return F.linear(features, self.alphabet[0].output_matrix)
+        return F.linear(self.head(context), self.alphabet[0].output_matrix)
 
 
 def log_odds(spec: DataSpec) -> Float[Tensor, "v"]:

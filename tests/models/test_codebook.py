@@ -13,8 +13,8 @@ from latflow.config import ModelConfig, PriorConfig, evolve
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
 from latflow.flows import HiddenFlow, Packing, TiedMixture
-from latflow.models import LatentSequenceModel, build
-from latflow.models.codes import Codes, log_odds
+from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
+from latflow.models.codes import Codes, EmbeddedLogits, log_odds
 from latflow.models.emission.bayes import BayesEmission
 from tests.models.cases import TIED_NOTES, batch_of, config, music_spec, small_model, strings, text_spec
 
@@ -145,6 +145,46 @@ def test_the_tied_mixture_over_text_is_the_lstm_language_model():
     expected = packing.unpack(discrete).sum(-1)
     terms = model.terms(batch, samples=3, given_length=True)
     torch.testing.assert_close(terms.log_weights, expected[:, None].expand(-1, 3), rtol=1e-12, atol=1e-10)
+
+
+def test_through_the_embedding_it_is_the_language_model_with_the_same_weights():
+    """Every weight of the flow's context, head and embedding put into the baseline: the same -log p(x | T)."""
+    torch.manual_seed(0)
+    spec = counted(text_spec("abcde", 6), (5, 4, 3, 2, 1))
+    sizes = {
+        "prior.hidden.embedded": True,
+        "baseline.units": 7,
+        "baseline.layers": 1,
+        "prior.context.units": 7,
+    }
+    sizes |= {"prior.context.layers": 1, "baseline.dropout": 0.0}
+    coded = evolve(config("af-af-codebook"), sizes)
+    flow, baseline = build(coded, spec), build(evolve(coded, {"kind": "lstm"}), spec)
+    assert isinstance(flow, LatentSequenceModel)
+    assert isinstance(baseline, LSTMLanguageModel)
+    with torch.no_grad():
+        for name, parameter in flow.named_parameters():
+            if "codes" not in name:
+                parameter.normal_(std=0.5)
+    separated(flow)
+    hidden = flow.prior.hidden
+    assert isinstance(hidden, TiedMixture)
+    assert isinstance(hidden.network, EmbeddedLogits)
+    baseline.context.load_state_dict(flow.prior.context.state_dict())
+    baseline.head.load_state_dict(hidden.network.head.state_dict())
+    with torch.no_grad():
+        baseline.alphabet.embedding.copy_(flow.alphabet.embedding)
+        baseline.alphabet.bias.copy_(hidden.bias)
+    batch = strings(spec, ["abcde", "ea", "c", "dbdbdb"])
+    expected = baseline.terms(batch, samples=1, given_length=True).log_weights
+    found = flow.terms(batch, samples=3, given_length=True).log_weights
+    torch.testing.assert_close(found, expected.expand(-1, 3), rtol=1e-12, atol=1e-10)
+
+
+def test_an_embedding_that_nothing_reads_is_not_shared():
+    coded = evolve(config("af-af-codebook"), {"prior.hidden.embedded": True, "prior.reading": "raw"})
+    with pytest.raises(LatflowError, match=r"needs model\.prior\.reading symbols, not raw"):
+        build(coded, text_spec("abcde", 6))
 
 
 def test_the_tied_mixture_over_notes_is_an_lstm_with_a_masked_network():
