@@ -393,6 +393,7 @@ def test_numba_that_cannot_be_imported_changes_no_result(monkeypatch):
     with torch.no_grad():
         with off():
             expected = flow(eps)[0]
+        monkeypatch.setattr(compiled, "_LOADED", {})
         monkeypatch.setattr(compiled, "AVAILABLE", True)
         monkeypatch.setattr(
             compiled.importlib, "import_module", Mock(side_effect=ImportError("Numba needs NumPy 2"))
