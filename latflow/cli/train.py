@@ -17,10 +17,11 @@ def add(commands: Any) -> None:
         "train",
         help="train on your own data, train a preset, or go on with a run",
         usage="latflow train PRESET|DATA [--config FILE] [--any.field VALUE ...] [--run DIR]\n"
+        "       latflow train DATA --from RUN [--any.field VALUE ...] [--run DIR]\n"
         "       latflow train --resume RUN",
         description="Train a preset (latflow presets), a config file, or go on with a run that was interrupted. With "
         "data of your own (text:PATH, midi:DIR, tokens:FILE) instead of a preset, a codebook flow is chosen whose "
-        "sizes and training follow from how much data there is.",
+        "sizes and training follow from how much data there is; with --from, a trained or shipped model is trained on.",
         allow_abbrev=False,
     )
     command.add_argument(
@@ -46,6 +47,12 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="the new run's folder (default: runs/PRESET)",
     )
+    command.add_argument(
+        "--from",
+        dest="start",
+        metavar="RUN",
+        help="begin with the weights of this run or shipped model (fine-tuning)",
+    )
     command.add_argument("--resume", metavar="RUN", help="go on with this run from its last checkpoint")
     command.add_argument("--quiet", action="store_true", help="print warnings only")
     add_fields(
@@ -59,13 +66,15 @@ def add(commands: Any) -> None:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The preset, then the files, then the options."""
-    if args.preset is None and not args.config:
+    if args.preset is None and not args.config and args.start is None:
         raise LatflowError(
             "train what? give a preset (latflow presets), data of your own (text:PATH, midi:DIR, tokens:FILE), "
             "--config FILE or --resume RUN"
         )
     config = None
-    if is_data(args.preset):
+    if args.start is not None:
+        config = tuned_from(args)
+    elif is_data(args.preset):
         config = chosen_for(args)
     elif args.preset is not None:
         from latflow.presets import find
@@ -75,6 +84,22 @@ def config_of(args: argparse.Namespace) -> Config:
         raw = read_file(path)
         config = from_dict(raw) if config is None else changed(config, dotted(config, raw))
     return changed(config or Config(), read_words(args.fields))
+
+
+def tuned_from(args: argparse.Namespace) -> Config:
+    """The model of another run on new data: that run's config with what fine-tuning changes."""
+    from latflow.training.run import Run
+    from latflow.training.start import Start
+
+    run = Run.open(args.start)
+    if args.preset is not None and not is_data(args.preset):
+        raise LatflowError(
+            f"--from {args.start} brings its own config; give data (text:PATH, midi:DIR, tokens:FILE, or "
+            f"--data.name for a corpus) instead of the preset {args.preset!r}"
+        )
+    own = {name: word for name, word in args.fields.items() if name.startswith("data.")}
+    named = {"data.name": args.preset} if args.preset else {}
+    return Start(run).config(changed(run.config, {**read_words(own), **named}).data)
 
 
 def is_data(word: str | None) -> bool:
@@ -111,12 +136,17 @@ def run(args: argparse.Namespace) -> int:
     from latflow.training import resume, train
     from latflow.training.distributed import World
     from latflow.training.report import Reporter
+    from latflow.training.run import Run
+    from latflow.training.start import Start
 
     keep_freed_memory()
     reporter = Reporter(quiet=args.quiet)
     if config is not None:
         preset = None if is_data(args.preset) else args.preset
-        made, finished = train(config, args.folder, preset=preset, reporter=reporter)
+        start = None if args.start is None else Start(Run.open(args.start))
+        if start is not None and not args.quiet:
+            print(start.said(start.corpus(config.data).spec), flush=True)
+        made, finished = train(config, args.folder, preset=preset, start=start, reporter=reporter)
     else:
         made, finished = resume(str(args.resume), reporter=reporter)
     if World.is_main():
@@ -129,7 +159,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_others(args: argparse.Namespace) -> None:
     """A run goes on as it was begun."""
-    given = {"--config": args.config, "--run": args.folder, "--print_config": args.print_config}
+    given = {
+        "--config": args.config,
+        "--run": args.folder,
+        "--from": args.start,
+        "--print_config": args.print_config,
+    }
     others = [
         args.preset,
         *(f"--{name}" for name in args.fields),

@@ -40,8 +40,8 @@ CATALOGUE = {
 _OWN = {"text": load_text, "midi": load_midi, "tokens": load_tokens}
 
 
-def load(config: DataConfig) -> Corpus:
-    """The corpus a config names, ready to batch.
+def load(config: DataConfig, among: DataSpec | None = None) -> Corpus:
+    """The corpus a config names, ready to batch; with the symbols of `among` first, those it does not have included.
 
     transpose and crop are not applied here: they vary the training pieces from epoch to epoch, see `Batches`.
     """
@@ -68,12 +68,29 @@ def load(config: DataConfig) -> Corpus:
     _check_crop(corpus, config.crop)
     if config.labels == "key":
         corpus = _with_keys(corpus)
+    if among is not None and among.kind == corpus.spec.kind:
+        corpus = _among(corpus, among)
     train = corpus.splits["train"]
     counts = tuple(train.counts(corpus.spec.size).tolist())
     spec = replace(
         corpus.spec, symbol_counts=counts, train_steps=int(train.lengths.sum()), shifts=config.transpose
     )
     return replace(corpus, spec=spec)
+
+
+def _among(corpus: Corpus, known: DataSpec) -> Corpus:
+    """The same sequences over the symbols `known` has, and behind those what the corpus has besides."""
+    spec = corpus.spec
+    mark = spec.symbols[-1:] if spec.unknown else ()
+    first = tuple(symbol for symbol in known.symbols if symbol not in mark)
+    here = set(first) | set(mark)
+    symbols = (*first, *(symbol for symbol in spec.symbols if symbol not in here), *mark)
+    if symbols == spec.symbols:
+        return corpus
+    at = {symbol: i for i, symbol in enumerate(symbols)}
+    table = np.array([at[symbol] for symbol in spec.symbols])
+    splits = {name: sequences.mapped(table) for name, sequences in corpus.splits.items()}
+    return replace(corpus, spec=replace(spec, symbols=symbols, symbol_counts=()), splits=splits)
 
 
 def _with_keys(corpus: Corpus) -> Corpus:

@@ -31,8 +31,9 @@ from latflow.training.distributed import World, hardware, join
 from latflow.training.evaluate import Metrics, evaluate, in_unit
 from latflow.training.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
 from latflow.training.report import Reporter
-from latflow.training.run import TRAINER, WEIGHTS, Run, below, set_weights, weights_of
+from latflow.training.run import START, TRAINER, WEIGHTS, Run, below, set_weights, weights_of
 from latflow.training.seeds import Stream, seeded
+from latflow.training.start import Start
 from latflow.training.sums import Sums
 
 
@@ -97,6 +98,8 @@ class Trainer:
         self.updates_per_epoch = -(-len(self.batches) // c.train.accumulate)
         with seeded(c.seed, Stream.WEIGHTS):
             self.model = build(c.model, run.spec).to(world.device)
+        if run.has(START):
+            set_weights(self.model, run.read(START)[0], str(run.folder))
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(c.train, self.parameters)
         self.ema = {k: v.clone() for k, v in weights_of(self.model).items()} if c.train.ema else None
@@ -382,25 +385,32 @@ def train(
     folder: str | Path | None = None,
     *,
     preset: str | None = None,
+    start: Start | None = None,
     reporter: Reporter | None = None,
 ) -> tuple[Run, bool]:
-    """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted)."""
+    """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted).
+
+    With `start` it begins with the weights of another run, whose symbols come first in its vocabulary.
+    """
     given = from_dict(to_dict(config))  # wrong types are found before there is a folder
     config = replace(given, data=data.anchored(given.data))
     with join(config.train.device) as world:
-        corpus = data.load(config.data)
+        corpus = data.load(config.data) if start is None else start.corpus(config.data)
         made = None
         if world.main:
-            made = str(
-                Run.create(
-                    folder or free_folder(preset or given.data.name),
-                    config,
-                    corpus.spec,
-                    preset,
-                    corpus.contents(),
-                ).folder
-            )
+            weights = None if start is None else _start(config, corpus, start)
+            where = folder or free_folder(preset or given.data.name)
+            run = Run.create(where, config, corpus.spec, preset, corpus.contents())
+            if start is not None and weights is not None:
+                run.save(START, weights, {"from": str(start.run.folder)})
+            made = str(run.folder)
         return _fit(Run.open(world.same_everywhere(made) or ""), corpus, world, reporter)
+
+
+def _start(config: Config, corpus: Corpus, start: Start) -> dict[str, torch.Tensor]:
+    with seeded(config.seed, Stream.WEIGHTS):
+        model = build(config.model, corpus.spec)
+    return start.weights(model, corpus.spec)
 
 
 def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run, bool]:

@@ -5,6 +5,7 @@
     data.json            the data spec: vocabulary and p(T)
     model.safetensors    the weights with the best validation ELBO so far
     trainer.safetensors  the last checkpoint: weights, moments of the optimizer, counters
+    start.safetensors    the weights it begins with, if they are those of another run (`latflow train --from`)
     metrics.jsonl        one JSON object a line: the loss every `log_every` steps, and each epoch
 
 Every file but metrics.jsonl is written beside its place and then moved there, so that at any moment there is a whole
@@ -52,6 +53,8 @@ FORMAT = 2
 READABLE = (1, 2)
 """Format 1 had flat options and other names for a few weights; it is read as what it is now."""
 WEIGHTS, TRAINER, METRICS = "model.safetensors", "trainer.safetensors", "metrics.jsonl"
+START = "start.safetensors"
+"""The weights of another run that this one begins with."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class Run:
 
     def corpus(self, data_dir: str | None = None) -> Corpus:
         """The data this run was trained on, as this machine has it, in `data_dir` if that is given."""
-        corpus = data.load(data.like(data.placed(self.config.data, data_dir), self.spec))
+        corpus = data.load(data.like(data.placed(self.config.data, data_dir), self.spec), among=self.spec)
         self.check_data(corpus)
         return corpus
 
