@@ -54,7 +54,12 @@ def add(commands: Any) -> None:
         "--keep", metavar="RULE", help="known of the piece: steps 1-16, notes C4-B5, top, bass"
     )
     known.add_argument("--free", metavar="RULE", help="free in the piece: steps, notes or a voice, as --keep")
-    known.add_argument("--particles", type=int, metavar="K", help="of the sequential Monte Carlo (500)")
+    known.add_argument(
+        "--particles",
+        type=int,
+        metavar="K",
+        help="of the sequential Monte Carlo (500, and more where few stay different)",
+    )
     near = command.add_argument_group("near others (latent models)")
     near.add_argument("--like", metavar="X", help="vary this: a file, or text itself")
     near.add_argument("--noise", type=float, metavar="s", help="how far --like goes, from 0 to 1 (0.3)")
@@ -96,13 +101,12 @@ def run(args: argparse.Namespace) -> int:
             )
     else:
         evidence = evidence_of(args, spec, config)
-        particles = 500 if args.particles is None else args.particles
         with counting("sampling, steps") as tell:
             found = given(
                 model,
                 evidence,
                 n,
-                particles=particles,
+                particles=args.particles,
                 temperature=temperature,
                 seed=args.seed,
                 progress=tell,

@@ -20,6 +20,10 @@ from latflow.use.walkers import walker_of
 
 THRESHOLD = 0.5
 """Particles are resampled where fewer than this share of them is effective."""
+FIRST, FACTOR = 500, 4
+"""Particles to begin with where their number is not given, and how many times more there are next time."""
+MOST = {"text": 400_000, "tokens": 400_000, "music": 60_000}
+"""Particles times known steps that are not exceeded by it."""
 UNLIKELY = 10.0
 """Nats below what symbols thrown at random would have, from which on evidence is remarked upon."""
 
@@ -52,28 +56,36 @@ def given(
     evidence: Evidence,
     n: int = 8,
     *,
-    particles: int = 500,
+    particles: int | None = None,
     temperature: float = 1.0,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Given:
     """n sequences of p(x | x_known, T), by `particles` particles: exact as they grow many.
 
+    If their number is not given, there are 500, and four times as many again and again while fewer than n draws are
+    effectively different, as far as is quick.
+
     `temperature` scales the noise of what is drawn; what is known is weighed by the model as it is. Up to the last
     step of which something is known there are `particles` sequences, behind it n. With an open end each particle has
     a T of its own from p(T | T > len), which its weight makes one of p(T | x_known, T > len). `progress` is told how
     many steps are done.
     """
-    if n < 1 or particles < 1:
+    if n < 1 or (particles is not None and particles < 1):
         raise LatflowError(f"{n} samples by {particles} particles; both must be 1 or more")
     if not 0 <= temperature < float("inf"):
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
     check_length(model, len(evidence.x) + evidence.open_end)
-    particles = max(n, particles)
     device = next(model.parameters()).device
-    with evaluating(model), seeded(seed, Stream.GIVEN):
-        lengths = _lengths(model, evidence, particles).to(device)
-        result = _walk(model, evidence, lengths, n, temperature, progress)
+    many = max(n, FIRST if particles is None else particles)
+    while True:
+        with evaluating(model), seeded(seed, Stream.GIVEN):
+            lengths = _lengths(model, evidence, many).to(device)
+            result = _walk(model, evidence, lengths, n, temperature, progress)
+        enough = particles is not None or result.effective_samples >= n
+        many *= FACTOR
+        if enough or many * evidence.last > MOST[model.spec.kind]:
+            break
     _remark(model, evidence, result)
     return result
 

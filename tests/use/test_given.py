@@ -3,6 +3,7 @@ samples in float64."""
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import warnings
@@ -270,3 +271,16 @@ def test_temperature_drives_what_is_drawn_and_not_what_is_known():
         cold = given(model, evidence, 20, temperature=0.0)
     assert len({tuple(x) for x in cold.samples}) == 1
     assert cold.log_p == pytest.approx(given(model, evidence, 20).log_p)
+
+
+def test_particles_grow_where_few_draws_stay_different(monkeypatch):
+    """A known symbol of small probability behind a free one: of few particles hardly one survives."""
+    model = tiny("af-af")
+    evidence = Evidence.template(SPEC, "?c?c")
+    module = importlib.import_module("latflow.use.given")  # the function has the module's name
+    monkeypatch.setattr(module, "FIRST", 4)
+    found = given(model, evidence, 4)
+    assert found.effective_samples >= 4
+    assert found.particles in (16, 64, 256, 1024)
+    with pytest.warns(LatflowWarning, match="effectively different"):
+        assert given(model, evidence, 4, particles=4).particles == 4
