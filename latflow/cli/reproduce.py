@@ -18,7 +18,9 @@ def add(commands: Any) -> None:
         description="Train or go on with each row of a table, evaluate it once on the test set, print the table and "
         "write it as Markdown, LaTeX and JSON. Rows whose result file is there are not made again.",
     )
-    command.add_argument("table", metavar="TABLE", help="table1, table2, table3, passes, synthetic or all")
+    from latflow.reproduce.tables import TABLES
+
+    command.add_argument("table", metavar="TABLE", help=f"{', '.join(TABLES)} or all")
     command.add_argument(
         "--small", action="store_true", help="the -small presets: minutes to tens of minutes a row"
     )
@@ -28,6 +30,11 @@ def add(commands: Any) -> None:
         default=[],
         metavar="ROW",
         help="rows (af-af), corpora (jsb) or presets (jsb-af-af)",
+    )
+    command.add_argument(
+        "--anew",
+        action="store_true",
+        help="measure again, and train if the run is not there, what has a file",
     )
     command.add_argument("--show", action="store_true", help="train nothing, show what is there")
     command.add_argument("--runs", default="runs", metavar="DIR", help="where the runs' folders are (runs)")
@@ -47,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """130 after an interrupt, as shells expect; the table of what is there is shown all the same."""
     from latflow.data.files import writing
     from latflow.reproduce.page import page
-    from latflow.reproduce.render import as_json, as_text, fill, write
+    from latflow.reproduce.render import as_json, as_text, fill, only, write
     from latflow.reproduce.result import read_results, run_status
     from latflow.reproduce.tables import choose, find_tables
 
@@ -68,6 +75,11 @@ def run(args: argparse.Namespace) -> int:
         found = read_results(results)
         return [fill(table, args.small, found, status) for table in tables]
 
+    def chosen() -> list:
+        """What is printed: of all rows, or of those that --only names."""
+        names = {preset.name for preset in presets}
+        return [part for table in shown() if (part := only(table, names)).blocks] if args.only else shown()
+
     def write_all() -> None:
         if talks:
             for table in shown():
@@ -78,10 +90,10 @@ def run(args: argparse.Namespace) -> int:
         from latflow.reproduce.work import reproduce
 
         quiet = args.quiet or args.json
-        finished = reproduce(presets, runs, results, run=folder, quiet=quiet, done=write_all)
+        finished = reproduce(presets, runs, results, run=folder, anew=args.anew, quiet=quiet, done=write_all)
         write_all()
     if talks:
-        print(as_json(*shown()) if args.json else "\n".join(map(as_text, shown())), end="")
+        print(as_json(*chosen()) if args.json else "\n".join(map(as_text, chosen())), end="")
         if args.docs is not None:
             with writing(args.docs) as new:
                 new.write_text(page(read_results(results)), encoding="utf-8")

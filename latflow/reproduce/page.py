@@ -45,11 +45,16 @@ What the tables say:
   deviation 0.020. The LSTM of these rows has had no trials of its own."""
 
 ANEW = """\
-To train a row anew, give another folder for the results, for those that are there are not made again:
+Every file names the command that makes it anew, in a clone (`--anew` measures though the file is there, and tells both
+numbers):
 
 ```
-latflow reproduce table3 --only jsb-af-af --results mine
+latflow reproduce beyond-synthetic --only hmm-af-af-codebook --anew
 ```
+
+A row with a commit gives its number again on the same machine, and a test replays the first steps of three of them
+against what their files hold. A row without one was trained by an earlier state of the code (the end of the cosine and
+the order of some sums moved since); trained today it differs beyond rounding, within what another seed would.
 
 An interrupted training goes on where it stopped when the same command is given again."""
 
@@ -92,8 +97,8 @@ def _runs(results: Mapping[str, Result]) -> str:
         "",
         "The KL weight is that of the training at the best epoch; validation and test have weight 1.",
         "",
-        "| run | command | epochs (best) | updates | KL weight | seed | NLL at K samples |",
-        "|---|---|--:|--:|--:|--:|---|",
+        "| run | command | commit | epochs (best) | updates | KL weight | seed | NLL at K samples |",
+        "|---|---|---|--:|--:|--:|--:|---|",
     ]
     for name, result in results.items():
         at = result.metrics.get("nll_at") or {}
@@ -103,6 +108,7 @@ def _runs(results: Mapping[str, Result]) -> str:
         cells = (
             name,
             f"`{command(name, result.trained_with)}`",
+            result.commit or "none",
             f"{result.epochs} ({best})",
             f"{curve['updates'][-1]:,}",
             weight,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,15 @@ def fill(
         for part in table.parts
     )
     return Shown(table, small, tuple(blocks))
+
+
+def only(shown: Shown, presets: Collection[str]) -> Shown:
+    """The rows of these presets alone."""
+    blocks = (
+        replace(block, lines=tuple(line for line in block.lines if line.preset in presets))
+        for block in shown.blocks
+    )
+    return replace(shown, blocks=tuple(block for block in blocks if block.lines))
 
 
 def _line(

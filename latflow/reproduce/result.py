@@ -63,6 +63,9 @@ class Result:
     """A column for each figure of an epoch."""
     commit: str | None = None
     """That of the code it was trained with; a + behind it: with changes that were not committed. None: not recorded."""
+    begin: Mapping[str, list[float]] | None = None
+    """`updates` and the mean `loss` of the steps up to each: the first lines of its training, to be held against those
+    of a run today. None: not recorded."""
 
     @property
     def trained_with(self) -> Config:
@@ -99,7 +102,7 @@ class Result:
         names = [field.name for field in fields(cls)]
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise LatflowError(f"{path} is not a result of latflow in format {FORMAT}")
-        missing = [name for name in names if name not in raw and name != "commit"]
+        missing = [name for name in names if name not in raw and name not in ("commit", "begin")]
         if missing:
             raise LatflowError(f"{path} is damaged: it has no {missing[0]}")
         result = cls(**{name: raw[name] for name in names if name in raw})
@@ -165,11 +168,11 @@ def comparable(preset: str, config: Config) -> bool:
 
 def command(preset: str, config: Config) -> str:
     """What makes the result anew; a run with fields of its own is trained by name first, where the second finds it."""
-    changed = changes(preset, config)
+    changed, measured = changes(preset, config), f"{command_of(preset)} --anew"
     if not changed:
-        return command_of(preset)
+        return measured
     options = " ".join(f"--{name} {shlex.quote(_typed(ours))}" for name, (ours, _) in changed.items())
-    return f"latflow train {preset} {options} && {command_of(preset)}"
+    return f"latflow train {preset} {options} && {measured}"
 
 
 def _typed(value: Any) -> str:
@@ -207,6 +210,12 @@ def curve_of(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
             rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}
+
+
+def begin_of(lines: list[dict[str, Any]], n: int = 3) -> dict[str, list[float]]:
+    """The first n lines of steps of a metrics.jsonl."""
+    first = [line for line in lines if line.get("kind") == "step"][:n]
+    return {name: [line[name] for line in first] for name in ("updates", "loss")}
 
 
 def best_index(column: Sequence[float | None]) -> int:

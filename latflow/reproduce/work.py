@@ -14,7 +14,7 @@ from latflow.config import Config, flatten, to_dict
 from latflow.errors import LatflowError, LatflowWarning
 from latflow.presets import Preset
 from latflow.progress import counting
-from latflow.reproduce.result import SAMPLES, Result, best_index, command, curve_of, result_path
+from latflow.reproduce.result import SAMPLES, Result, begin_of, best_index, command, curve_of, result_path
 from latflow.training.distributed import World, hardware, join
 from latflow.training.evaluate import evaluate
 from latflow.training.loop import resume, train
@@ -29,24 +29,26 @@ def reproduce(
     results: Path,
     *,
     run: Path | None = None,
+    anew: bool = False,
     quiet: bool = False,
     done: Callable[[], None] = lambda: None,
 ) -> bool:
     """Row by row, the result of each: the file if it is there, else train, or go on, and evaluate.
 
     `run` is the folder of the only preset's run, trained before, if it is not RUNS/PRESET. False: interrupted, the same
-    call goes on. `done` is called after each new result.
+    call goes on. With `anew` a row is measured again though its file is there, and the two numbers are told. `done` is
+    called after each new result.
     """
     if run is not None:
         Run.open(run)  # a name that was mistyped is not a run to begin
     for preset in presets:
         path = result_path(results, preset.name)
-        if path.is_file():
-            Result.read(path)
-            _say(f"{preset.name}: have {path}", quiet)
+        before = Result.read(path) if path.is_file() else None
+        if before is not None and not anew:
+            _say(f"{preset.name}: have {path} (--anew measures again)", quiet)
             if run is not None:
                 warnings.warn(
-                    f"{path} is there, so {run} is not evaluated; give another folder for results with --results",
+                    f"{path} is there, so {run} is not evaluated; --anew writes it again, --results elsewhere",
                     LatflowWarning,
                     stacklevel=2,
                 )
@@ -62,7 +64,7 @@ def reproduce(
         result = measure(made, preset, quiet)
         if World.is_main():
             result.write(path)
-            _say(f"{preset.name}: wrote {path}", quiet)
+            _say(f"{preset.name}: wrote {path}{_against(before, result)}", quiet)
         done()
     return True
 
@@ -135,7 +137,16 @@ def measure(run: Run, preset: Preset, quiet: bool = True) -> Result:
         config=to_dict(portable(run.config)),
         curve=curve,
         commit=about.get("commit"),
+        begin=begin_of(lines),
     )
+
+
+def _against(before: Result | None, now: Result) -> str:
+    """What the file said before, in words."""
+    if before is None:
+        return ""
+    was, is_now = (f"{result.metrics['nll']:.6g}" for result in (before, now))
+    return f": NLL {is_now}, {'as before' if is_now == was else f'{was} before'}"
 
 
 def _trained_on(lines: list[dict[str, Any]]) -> str:

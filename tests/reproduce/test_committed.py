@@ -1,9 +1,18 @@
 """The committed page is what the generator makes of the committed result files."""
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from latflow import data
 from latflow.reproduce.page import page
-from latflow.reproduce.result import read_results
+from latflow.reproduce.result import Result, read_results, result_path
+from latflow.training.distributed import World
+from latflow.training.loop import Trainer
+from latflow.training.report import Reporter
+from latflow.training.run import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,3 +30,27 @@ def test_every_committed_result_is_known_and_holds_no_path():
         assert "/home" not in text
         assert "/tmp" not in text
         assert "/work" not in text
+
+
+@pytest.mark.parametrize("name", ["hmm-af-af-codebook", "chords-af-af-codebook", "hmm-lstm-codebook"])
+def test_the_code_of_today_begins_as_the_committed_run_did(name, tmp_path):
+    """The first line of its training, the mean loss of its first steps: text, music and the baseline.
+
+    Sums may run in another order on another machine: 1e-4 of the loss is what fifty steps make of that.
+    """
+    result = Result.read(result_path(ROOT / "results", name))
+    assert result.commit is not None
+    assert result.begin is not None
+    config = result.trained_with
+    corpus = data.load(config.data)
+    steps = int(result.begin["updates"][0])
+    config = replace(config, train=replace(config.train, device="cpu", log_every=steps))
+    run = Run.create(tmp_path / "run", config, corpus.spec)
+    trainer = Trainer(run, corpus, World(), Reporter(quiet=True))
+    trainer.model.train()
+    batches = trainer.batches.epoch(0)
+    for _ in range(steps):
+        trainer._update(list(itertools.islice(batches, config.train.accumulate)))
+    (line,) = run.metrics()
+    assert line["updates"] == steps
+    assert line["loss"] == pytest.approx(result.begin["loss"][0], rel=1e-4)

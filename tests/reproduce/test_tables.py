@@ -337,7 +337,7 @@ def test_the_page_says_what_was_run_and_what_was_not():
     assert re.search(r"- Table 3: polyphonic music: 1 of 16 rows; not run: nottingham-lstm, .*jsb-lstm", text)
     assert "## Table 1: characters of the Penn Treebank, SMALL models" in text
     assert "Table 2: ablations on the Penn Treebank, SMALL" not in text
-    assert "`latflow reproduce table3 --only jsb-af-af`" in text
+    assert "`latflow reproduce table3 --only jsb-af-af --anew`" in text
     assert set(PRESETS) > {"jsb-af-af"}
 
 
