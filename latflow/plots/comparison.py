@@ -14,7 +14,7 @@ from latflow.training.run import Run
 def training_curves(axes: Any, run: Run, label: str) -> None:
     """-ELBO of the training batches while the KL weight rises, and of the validation data after each epoch."""
     steps = [line for line in run.metrics() if line["kind"] == "step" and line["negative_elbo"] is not None]
-    epochs = [line for line in run.metrics() if line["kind"] == "epoch"]
+    epochs = _epochs(run)
     (drawn,) = axes.plot(
         [line["updates"] for line in steps], [line["negative_elbo"] for line in steps], alpha=0.5, linewidth=1
     )
@@ -28,17 +28,30 @@ def training_curves(axes: Any, run: Run, label: str) -> None:
     )
 
 
+def _epochs(run: Run) -> list[dict[str, Any]]:
+    return [line for line in run.metrics() if line["kind"] == "epoch"]
+
+
 def comparison_figure(runs: Mapping[str, Run], results: Mapping[str, Metrics], title: str) -> Figure:
     """Two panels: how the runs trained, and their test NLL with 95 % intervals, the truth beside where it is known."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, run in runs.items():
-        training_curves(left, run, name)
+        if not run.alone:
+            training_curves(left, run, name)
     first = next(iter(results.values()))
     low = min(result.nll for result in results.values())
-    left.set(xlabel="step", ylabel=f"-ELBO, {first.name}", ylim=(0.8 * low, 2.5 * low), title=title)
-    left.legend()
+    ends = [line["valid"]["negative_elbo"] for run in runs.values() if not run.alone for line in _epochs(run)]
+    top = max([1.15 * max(ends), 1.3 * low] if ends else [1.3 * low])
+    left.set(
+        xlabel="step", ylabel=f"-ELBO, {first.name}", ylim=(0.95 * low, min(top, 2.5 * low)), title=title
+    )
+    if left.lines:
+        left.legend(frameon=False, fontsize=8)
+    else:
+        left.text(0.5, 0.5, "models without their training", ha="center", transform=left.transAxes)
     for row, (name, result) in enumerate(results.items()):
+        row = len(results) - 1 - row  # as the table has them, from the top
         right.errorbar(result.nll, row, xerr=1.96 * result.nll_error, fmt="o", capsize=4)
         label = right.text(result.nll, row + 0.12, f"{name}: {result.nll:.3f}", ha="center")
         label.set_bbox({"color": "white", "pad": 1})  # over the line of the truth

@@ -119,6 +119,11 @@ class Rows:
         return cls(column(), column(), column(), column(), {k: column() for k in ladder})
 
     @property
+    def total(self) -> Tensor:
+        """-log p(x, T) with all samples."""
+        return self.nll[max(self.nll)] + self.length
+
+    @property
     def columns(self) -> list[Tensor]:
         """All, for what is done to each alike."""
         return [self.reconstruction, self.kl, self.length, self.effective_samples, *self.nll.values()]
@@ -165,10 +170,33 @@ def evaluate(
     result does not depend on how many processes there are. `truth` is -log p(x | T) of each sequence, in nats.
     `progress` is told how many batches are done, of all.
     """
-    if len(sequences) == 0:
-        raise ValueError("no sequences to evaluate")
     if truth is not None and truth.shape != (len(sequences),):
         raise ValueError(f"the truth has shape {truth.shape}, but there are {len(sequences)} sequences")
+    rows = nats_of(
+        model,
+        sequences,
+        samples=samples,
+        batch_size=batch_size,
+        seed=seed,
+        world=world,
+        progress=progress,
+    )
+    return summarize(model.spec, rows, sequences.lengths, truth, sequences.labels)
+
+
+def nats_of(
+    model: SequenceModel,
+    sequences: Sequences,
+    *,
+    samples: int = 50,
+    batch_size: int = 32,
+    seed: int = 0,
+    world: World | None = None,
+    progress: Progress | None = None,
+) -> Rows:
+    """Of each sequence, over all processes: what `evaluate` adds up."""
+    if len(sequences) == 0:
+        raise ValueError("no sequences to evaluate")
     world = world or World(device=next(model.parameters()).device)
     ladder = [1] if model.exact else _ladder(samples)
     batches = Batches(sequences, batch_size, shuffle=False)
@@ -180,7 +208,7 @@ def evaluate(
                 rows.put(batch.index, _rows(model, batch.to(world.device), ladder))
             if progress:
                 progress(which + 1, len(batches))
-    return summarize(model.spec, rows.over(world), sequences.lengths, truth, sequences.labels)
+    return rows.over(world)
 
 
 def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Rows:
@@ -229,14 +257,14 @@ def summarize(
     known = None
     if truth is not None:
         gap = given_length[samples] - truth
-        known = Truth(per_step(truth + length), per_step(gap), _error(gap, count) / unit)
+        known = Truth(per_step(truth + length), per_step(gap), error_of(gap, count) / unit)
     groups = None
     if spec.labels and labels is not None:
         groups = {
             name: Group(
                 int(mine.sum()),
                 float(nll[mine].sum() / count[mine].sum() / unit),
-                _error(nll[mine], count[mine]) / unit,
+                error_of(nll[mine], count[mine]) / unit,
             )
             for number, name in enumerate(spec.labels)
             if (mine := labels == number).any()
@@ -249,7 +277,7 @@ def summarize(
         steps=int(count.sum()),
         samples=samples,
         nll=per_step(nll),
-        nll_error=_error(nll, count) / unit,
+        nll_error=error_of(nll, count) / unit,
         negative_elbo=per_step(reconstruction + kl + length),
         reconstruction=per_step(reconstruction),
         kl=per_step(kl),
@@ -261,7 +289,7 @@ def summarize(
     )
 
 
-def _error(nats: np.ndarray, count: np.ndarray) -> float:
+def error_of(nats: np.ndarray, count: np.ndarray) -> float:
     """Standard error of Σ nats / Σ count over sequences."""
     n = len(nats)
     if n < 2:
