@@ -10,11 +10,17 @@ if TYPE_CHECKING:
     from latflow.axes import register
     from latflow.training.run import load
     from latflow.use.export import save
+    from latflow.use.hub import from_pretrained
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "fast", "load", "register", "save"]
+__all__ = ["__version__", "fast", "from_pretrained", "load", "register", "save"]
 
-_WHERE = {"load": "latflow.training.run", "save": "latflow.use.export", "register": "latflow.axes"}
+_WHERE = {
+    "load": "latflow.training.run",
+    "save": "latflow.use.export",
+    "from_pretrained": "latflow.use.hub",
+    "register": "latflow.axes",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from latflow import __version__
 from latflow.cli import (
     bench,
     compare,
+    completion,
     data,
     demo,
     evaluate,
@@ -23,6 +24,7 @@ from latflow.cli import (
     models,
     plot,
     presets,
+    push,
     reproduce,
     sample,
     score,
@@ -40,11 +42,13 @@ COMMANDS = (
     presets,
     models,
     export,
+    push,
     demo,
     data,
     bench,
     reproduce,
     plot,
+    completion,
 )
 """In the order of --help."""
 
@@ -54,8 +58,8 @@ OUT_OF_MEMORY = (
 )
 
 
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """What was typed; `run` of it does it. A wrong word is a LatflowError that names it."""
+def parser_of() -> Parser:
+    """The whole command line."""
     parser = Parser(
         prog="latflow",
         description="Latent normalizing flows for discrete sequences: text, music, any symbols.",
@@ -64,9 +68,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     for command in COMMANDS:
         command.add(commands)
-    args, unknown = parser.parse_known_args(words)
+    parser.set_defaults(refuse=lambda name, word: commands.choices[name].refuse(word))
+    return parser
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """What was typed; `run` of it does it. A wrong word is a LatflowError that names it."""
+    args, unknown = parser_of().parse_known_args(words)
     if unknown:
-        commands.choices[args.command].refuse(unknown[0])
+        args.refuse(args.command, unknown[0])
     check(args)
     return args
 

@@ -51,6 +51,6 @@ def test_the_code_of_today_begins_as_the_committed_run_did(name, tmp_path):
     batches = trainer.batches.epoch(0)
     for _ in range(steps):
         trainer._update(list(itertools.islice(batches, config.train.accumulate)))
-    (line,) = run.metrics()
+    line = run.metrics()[0]
     assert line["updates"] == steps
     assert line["loss"] == pytest.approx(result.begin["loss"][0], rel=1e-4)
