@@ -45,14 +45,15 @@ def recommended(data: DataConfig, corpus: Corpus) -> Config:
         "model.prior.context.input_dropout": dropout / 2,
         "model.baseline.units": units,
         "model.baseline.dropout": dropout,
-        "model.position_rank": 8 if music or corpus.spec.max_T > 512 else None,
+        "model.position_rank": 8 if not music and corpus.spec.max_T > 512 else None,
+        "model.position_cap": 8 if music else None,
         "train.lr": lr,
         "train.clip": 1.0 if music else 0.25,
         "train.batch_size": batch,
         "train.epochs": epochs,
-        "train.lr_decay": epochs,
+        "train.lr_decay": 0 if music else epochs,
         "train.early_stop": max(5, epochs // 4) if epochs > 5 else 0,
-        "train.ema": 0.99 if per_pass * epochs > 500 else 0.9,
+        "train.ema": (0.997 if music else 0.99) if per_pass * epochs > 500 else 0.9,
     }
     rows: Mapping[str, Any] = beyond.MUSIC_ROWS if music else beyond.TEXT_ROWS
     if music:
