@@ -10,11 +10,17 @@ if TYPE_CHECKING:
     from latflow.axes import register
     from latflow.training.run import load
     from latflow.use.export import save
+    from latflow.use.score import score
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "fast", "load", "register", "save"]
+__all__ = ["__version__", "fast", "load", "register", "save", "score"]
 
-_WHERE = {"load": "latflow.training.run", "save": "latflow.use.export", "register": "latflow.axes"}
+_WHERE = {
+    "load": "latflow.training.run",
+    "save": "latflow.use.export",
+    "score": "latflow.use.score",
+    "register": "latflow.axes",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import category
 
 import numpy as np
@@ -13,42 +14,53 @@ from latflow.config import DataConfig
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
 
+STANDARD_INPUT = Path("/dev/stdin")
 
-def read_sequences(
-    path: str | Path, spec: DataSpec, config: DataConfig
-) -> list[tuple[str, np.ndarray | LatflowError]]:
-    """A user's sequences, each with a name: lines of text, JSON lines of tokens, a .mid file or a folder of them.
 
-    In the place of one that this model cannot read stands the reason; if it can read none, that is an error.
+class Read(NamedTuple):
+    """One of a user's sequences."""
+
+    number: int
+    """The number of its line in the file, from 1 and with empty lines counted; of a folder, that of the file."""
+    name: str
+    """The line, or the file's path."""
+    x: np.ndarray | LatflowError
+    """Or why this model cannot read it."""
+
+
+def read_sequences(path: str | Path, spec: DataSpec, config: DataConfig) -> list[Read]:
+    """A user's sequences: lines of text, JSON lines of tokens, a .mid file or a folder of them; - is standard input.
+
+    If the model can read none, that is an error.
     """
     from latflow.data.files import list_files
     from latflow.data.midi import read_midi
-    from latflow.data.text import read_list, read_texts, token_lines
+    from latflow.data.text import read_list, text_lines, token_lines
 
-    path = Path(path)
+    path = STANDARD_INPUT if str(path) == "-" else Path(path)
     if not path.exists():
         raise LatflowError(f"{path}: no such file or folder")
     if spec.kind == "music":
-        items: list[Any] = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
-        names = [str(file) for file in items]
+        files = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
+        items = [(i, str(file)) for i, file in enumerate(files, start=1)]
     else:
-        items = read_texts(path, config) if spec.kind == "text" else [line for _, line in token_lines(path)]
-        names = items
-    found: list[tuple[str, np.ndarray | LatflowError]] = []
-    for name, item in zip(names, items, strict=True):
+        items = text_lines(path, config) if spec.kind == "text" else token_lines(path)
+
+    @cache
+    def taken(item: str) -> np.ndarray | LatflowError:
         try:
             if spec.kind == "music":
-                given: Any = read_midi(item, config.steps_per_beat, config.steps_per_second)
-            else:
-                given = read_list(item, config) if spec.kind == "tokens" else item
-            found.append((name, spec.encode(given)))
+                return spec.encode(read_midi(Path(item), config.steps_per_beat, config.steps_per_second))
+            return spec.encode(read_list(item, config) if spec.kind == "tokens" else item)
         except LatflowError as error:
-            found.append((name, error))
+            return error
+
+    found = [Read(index, item, taken(item)) for index, item in items]
     if not found:
         raise LatflowError(f"{path}: no sequences in it")
-    if all(isinstance(x, LatflowError) for _, x in found):
-        name, error = found[0]
-        raise LatflowError(f"{path}: sequence 1 ({name[:40]}): {error}")
+    if all(isinstance(read.x, LatflowError) for read in found):
+        first = found[0]
+        raise LatflowError(f"{path}: sequence {first.number} ({first.name[:40]}): {first.x}")
     return found
 
 
@@ -56,7 +68,7 @@ def read_one(given: str, spec: DataSpec, config: DataConfig) -> np.ndarray:
     """One sequence: the first of a file; of text and tokens also what was typed itself, where there is no such file."""
     if spec.kind == "music" or Path(given).exists():
         found = read_sequences(given, spec, config)
-        return next(x for _, x in found if not isinstance(x, LatflowError))
+        return next(read.x for read in found if not isinstance(read.x, LatflowError))
     return spec.encode(typed(given, spec))
 
 
