@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,27 +87,30 @@ def typed(given: str, spec: DataSpec) -> Any:
 
 
 def write_samples(
-    samples: list[np.ndarray],
+    samples: Iterable[np.ndarray],
     spec: DataSpec,
-    out: Path,
+    out: str | Path,
     config: DataConfig,
     *,
+    several: bool = True,
     tempo: float | None = None,
     known: np.ndarray | None = None,
-) -> list[Path]:
-    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several.
+) -> Iterator[Path]:
+    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if `several`. What
+    was written, as it is.
 
     `tempo` is in beats a minute, by itself 120 or what steps of a fixed time come to; notes that are `known`, an
     entry (T, 88) of all samples, have a colour of their own in the .png.
     """
     from latflow.data.export import save_png, save_wav
-    from latflow.data.files import file_stem, writing
+    from latflow.data.files import file_stem, output
     from latflow.data.midi import SLOWEST, write_midi
 
     if spec.kind != "music":
-        with writing(out) as path:
-            path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
-        return [out]
+        with output(out) as stream:
+            stream.writelines(f"{as_text(x, spec)}\n" for x in samples)
+        yield Path(out)
+        return
     stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
     given, per_beat, tempo = tempo, config.steps_per_beat, 120.0
     if config.steps_per_second is not None:
@@ -114,16 +118,14 @@ def write_samples(
         per_beat = max(1, min(per_beat, int(60 * config.steps_per_second / SLOWEST)))
         tempo = max(SLOWEST, 60 * config.steps_per_second / per_beat)
     tempo = tempo if given is None else given
-    written = []
     for number, roll in enumerate(samples, start=1):
-        name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
+        name = stem.with_name(f"{stem.name}-{number}") if several else stem
         roll = roll.astype(np.uint8)
         paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
         write_midi(paths[0], roll, per_beat, tempo)
         save_wav(paths[1], roll, per_beat, tempo)
         save_png(paths[2], roll, known=None if known is None else extended(known, len(roll)))
-        written += paths
-    return written
+        yield from paths
 
 
 def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False, known: np.ndarray | None = None) -> str:

@@ -279,14 +279,19 @@ BREAKS: list[Break] = [
         [
             (
                 "sample-temperature",
-                "sample",
+                "sampled",
                 "model.sample(part, temperature, argmax,",
                 "model.sample(part, 1.0, argmax,",
             ),
-            ("sample-argmax", "sample", "temperature, argmax, label", "temperature, False, label"),
-            ("sample-seed", "sample", "seeded(seed,", "seeded(0,"),
-            ("sample-length", "sample", "if length is None else torch.full((n,), length, device=device)", ""),
-            ("sample-not-cut", "sample", "x[:T] for", "x for"),
+            ("sample-argmax", "sampled", "temperature, argmax, label", "temperature, False, label"),
+            ("sample-seed", "sampled", "Numbers(seed,", "Numbers(0,"),
+            (
+                "sample-length",
+                "sampled",
+                "if length is None else torch.full((many,), length, device=device)",
+                "",
+            ),
+            ("sample-not-cut", "sampled", "one[:T]", "one"),
         ],
     ),
     *_of(
@@ -914,7 +919,7 @@ BREAKS: list[Break] = [
         [
             ("cli-sample-temperature", "run", "1.0 if args.temperature is None else args.temperature", "1.0"),
             ("cli-sample-argmax", "run", "argmax=bool(args.argmax)", "argmax=False"),
-            ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n                seed=args.seed", "seed=0"),
+            ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n            seed=args.seed", "seed=0"),
             ("cli-sample-length", "run", "length=args.length", "length=None"),
             ("cli-sample-n", "run", "n = 8 if args.n is None else args.n", "n = 8"),
         ],
