@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from latflow.training.run import load
     from latflow.use.export import save
     from latflow.use.hub import from_pretrained
+    from latflow.use.score import score
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "fast", "from_pretrained", "load", "register", "save"]
+__all__ = ["__version__", "fast", "from_pretrained", "load", "register", "save", "score"]
 
 _WHERE = {
     "load": "latflow.training.run",
     "save": "latflow.use.export",
     "from_pretrained": "latflow.use.hub",
+    "score": "latflow.use.score",
     "register": "latflow.axes",
 }
 

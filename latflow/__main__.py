@@ -1,13 +1,22 @@
 """`python -m latflow` is `latflow`."""
 
 import os
+import signal
 import sys
 
-from latflow.cli import main
 
-code = main()
-if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # torchrun
-    from latflow.training.distributed import leave
+def run() -> None:
+    """The command, from the first moment to the last: before and after it a Ctrl-C ends the process without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from latflow.cli import main
 
-    leave(code)
-sys.exit(code)
+    code = main()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # torchrun
+        from latflow.training.distributed import leave
+
+        leave(code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

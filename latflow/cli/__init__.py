@@ -7,6 +7,7 @@ LatflowError, printed as one line with exit code 2.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from latflow.cli import (
     reproduce,
     sample,
     score,
+    streams,
     train,
 )
 from latflow.cli.parser import Parser, check
@@ -86,26 +88,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--"]:  # torchrun -m latflow -- train: else torchrun takes our --run for its own
         del words[0]
-    with warnings.catch_warnings():
+    streams.prepare()
+    with warnings.catch_warnings(), streams.signals() as came:
         warnings.simplefilter("always", LatflowWarning)
         warnings.showwarning = _show_warning
         try:
-            args = parse(words)
-            return args.run(args)
-        except LatflowError as error:
-            print(f"latflow: {error}", file=sys.stderr)
-            return 2
-        except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
-                raise
-            print(f"latflow: {OUT_OF_MEMORY}", *str(error).splitlines()[:1], sep=": ", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("latflow: interrupted", file=sys.stderr)
-            return 130
+            code = _run(words)
+            sys.stdout.flush()
+            return code
         except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-            sys.stderr.close()
+            streams.abandon_output()
             return 141
+        except OSError as error:
+            if came:
+                return _stopped(came)
+            streams.abandon_output()
+            print(f"latflow: standard output cannot be written: {error.strerror or error}", file=sys.stderr)
+            return 2
+        except (streams.Stopped, KeyboardInterrupt):
+            return _stopped(came)
+        except Exception:
+            if not came:
+                raise
+            return _stopped(
+                came
+            )  # a signal in the middle of an import, of which a library made its own error
+
+
+def _run(words: Sequence[str]) -> int:
+    """The same, with a user's mistakes and a lack of memory as one line."""
+    try:
+        args = parse(words)
+        return args.run(args)
+    except LatflowError as error:
+        print(f"latflow: {error}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        print(f"latflow: {OUT_OF_MEMORY}", *str(error).splitlines()[:1], sep=": ", file=sys.stderr)
+        return 2
+
+
+def _stopped(came: list[int]) -> int:
+    number = came[-1] if came else signal.SIGINT
+    print(f"latflow: {'interrupted' if number == signal.SIGINT else 'terminated'}", file=sys.stderr)
+    return 128 + number
 
 
 def _out_of_memory(error: Exception) -> bool:

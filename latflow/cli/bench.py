@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from latflow.cli.data import add_folder
-from latflow.cli.parser import add_json
+from latflow.cli.parser import RUN_HELP, add_json
 from latflow.cli.printing import cell, print_table
 
 
@@ -28,6 +28,15 @@ def add(commands: Any) -> None:
     add_json(action)
     action.set_defaults(run=run_data)
 
+    action = actions.add_parser(
+        "score", help="distinct lines a second of `latflow score`, lines drawn by a model"
+    )
+    action.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    action.add_argument("--lines", type=int, default=100_000, metavar="N", help="(100000)")
+    action.add_argument("--distinct", type=int, default=16_000, metavar="N", help="of them different (16000)")
+    add_json(action)
+    action.set_defaults(run=run_score)
+
 
 def run(args: argparse.Namespace) -> int:
     from latflow.bench import run as measure
@@ -46,4 +55,23 @@ def run_data(args: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2))
     else:
         print_table([list(map(cell, row.values())) for row in rows], list(rows[0]))
+    return 0
+
+
+def run_score(args: argparse.Namespace) -> int:
+    import latflow
+    from latflow.bench.scoring import scoring
+    from latflow.errors import LatflowError
+    from latflow.fast.memory import keep_freed_memory
+
+    if not 1 <= args.distinct <= args.lines:
+        raise LatflowError(
+            f"{args.distinct} distinct of {args.lines} lines; give 1 to as many as there are lines"
+        )
+    keep_freed_memory()
+    row = scoring(latflow.load(args.folder), args.lines, args.distinct)
+    if args.json:
+        print(json.dumps(row, indent=2))
+    else:
+        print_table([list(map(cell, row.values()))], list(row))
     return 0

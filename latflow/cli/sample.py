@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--label", metavar="NAME", help="all of this label, for a model that knows labels")
     command.add_argument("--seed", type=int, default=0, help="the same seed draws the same (0)")
-    command.add_argument("--out", metavar="FILE", help="write here; music: .mid, .wav and .png of that name")
+    command.add_argument(
+        "--out", metavar="FILE", help="write here (-: standard output); music: .mid, .wav and .png"
+    )
     command.add_argument(
         "--tempo", type=float, metavar="BPM", help="music: beats a minute of what is written"
     )
@@ -71,13 +74,18 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from latflow.data.files import check_writable, written_through
     from latflow.progress import counting
-    from latflow.use import between, given, like, sample
+    from latflow.use import between, given, like
     from latflow.use.files import as_text, read_one, write_samples
+    from latflow.use.sample import sampled
 
     way = _way(args)
+    if args.out is not None:
+        check_writable(args.out)
     made, model = open_model(args)
     spec, config, evidence = made.spec, made.config.data, None
+    drawn: Any
     n = 8 if args.n is None else args.n
     temperature = 1.0 if args.temperature is None else args.temperature
     if way == "like":
@@ -88,17 +96,15 @@ def run(args: argparse.Namespace) -> int:
         first, last = (read_one(x, spec, config) for x in args.between)
         drawn = between(model, first, last, 7 if args.steps is None else args.steps)
     elif way is None:
-        with counting("sampling, sequences") as tell:
-            drawn = sample(
-                model,
-                n,
-                length=args.length,
-                temperature=temperature,
-                argmax=bool(args.argmax),
-                seed=args.seed,
-                label=args.label,
-                progress=tell,
-            )
+        drawn = sampled(
+            model,
+            n,
+            length=args.length,
+            temperature=temperature,
+            argmax=bool(args.argmax),
+            seed=args.seed,
+            label=args.label,
+        )
     else:
         evidence = evidence_of(args, spec, config)
         with counting("sampling, steps") as tell:
@@ -120,13 +126,31 @@ def run(args: argparse.Namespace) -> int:
     known, out = None if evidence is None else evidence.known, args.out
     if out is None and spec.kind == "music":
         out = f"{made.folder.name}-sample"
-    if out is None:
-        for x in drawn:
-            print(as_text(x, spec, terminal=sys.stdout.isatty(), known=known))
-        return 0
-    for path in write_samples(drawn, spec, Path(out), config, tempo=args.tempo, known=known):
-        print(path)
+    shown = out is None or out == "-"
+    if spec.kind == "music" and (shown or written_through(out)):
+        raise LatflowError(
+            f"--out {out} is for text and tokens; music goes into three files, give their name"
+        )
+    many = n if way is None else len(drawn)
+    # A bar would stand between the lines of a terminal.
+    with counting("sampling, sequences", quiet=shown and sys.stdout.isatty()) as tell:
+        counted = _counted(drawn, many, tell)
+        if shown:
+            for x in counted:
+                print(as_text(x, spec, terminal=sys.stdout.isatty(), known=known))
+            return 0
+        before = Path(out).is_file() and not written_through(out)
+        several = many > 1
+        for path in write_samples(counted, spec, out, config, several=several, tempo=args.tempo, known=known):
+            if not written_through(path):
+                print(f"{path} (replaced)" if before and spec.kind != "music" else path)
     return 0
+
+
+def _counted(drawn: Iterable[Any], many: int, tell: Any) -> Iterator[Any]:
+    for done, x in enumerate(drawn, start=1):
+        yield x
+        tell(done, many)
 
 
 def evidence_of(args: argparse.Namespace, spec: Any, config: Any) -> Any:

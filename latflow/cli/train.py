@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from dataclasses import fields
 from typing import Any
@@ -122,7 +123,7 @@ def chosen_for(args: argparse.Namespace) -> Config:
 
 
 def run(args: argparse.Namespace) -> int:
-    """130 after an interrupt, as shells expect."""
+    """After a signal 128 and its number, as shells expect: 130 after Ctrl-C, 143 after a polite kill."""
     config = config_of(args) if args.resume is None else None
     if config is None:
         _refuse_others(args)
@@ -154,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"\nstopped and saved; go on with: latflow train --resume {made.folder}", file=sys.stderr)
         elif not args.quiet:
             print(f"done; next: latflow evaluate {made.folder}, latflow sample {made.folder}")
-    return 0 if finished else 130
+    return 0 if finished else 128 + (reporter.stopped_by or signal.SIGINT)
 
 
 def _refuse_others(args: argparse.Namespace) -> None:

@@ -192,6 +192,8 @@ class Batch:
     """(b,) int64 into `DataSpec.labels`; None if sequences have none."""
     shift: Tensor | None = field(default=None, kw_only=True)
     """(b,) int64: semitones that each piece was moved up; None for symbols."""
+    key: Tensor | None = field(default=None, kw_only=True)
+    """(b,) int64, 0 or more: what the random numbers of each sequence are drawn by; None: torch's generator."""
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""

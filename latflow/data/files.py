@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from latflow.errors import LatflowError
 
@@ -42,12 +45,72 @@ def _open_up(path: Path) -> None:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[Path]:
-    """`replacing`, with the system's refusals as one line that names the file asked for, not the one beside it."""
+    """A path to write to. A plain file is replaced when the block succeeds; what is none (a device, a pipe, this
+    process's own output) is written to itself, and a link stays one. The system's refusals become one line that names
+    the file asked for.
+    """
     try:
-        with replacing(path) as new:
+        if written_through(path):
+            yield Path(path)
+            return
+        with replacing(os.path.realpath(path)) as new:
             yield new
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise LatflowError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def written_through(path: str | Path) -> bool:
+    """Whether there is something at the path that a new file must not take the place of."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return False
+    return not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)) or _is_output(about)
+
+
+def _is_output(about: os.stat_result) -> bool:
+    """Whether that is where standard output or standard error goes: /dev/stdout behind `> FILE` is a plain file."""
+    for number in (1, 2):
+        try:
+            if os.path.samestat(about, os.fstat(number)):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def check_writable(path: str | Path) -> None:
+    """That `path` can be written when the work is done; - always can."""
+    path = Path(path)
+    if str(path) == "-":
+        return
+    if path.is_dir():
+        raise LatflowError(f"{path} is a folder; give the name of a file in it, as in {path / 'name'}")
+    if written_through(path):
+        if not os.access(path, os.W_OK):
+            raise LatflowError(f"{path} cannot be written: permission denied")
+        return
+    above = Path(os.path.realpath(path)).parent
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if not above.is_dir():
+        raise LatflowError(f"{path} cannot be written: {above} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise LatflowError(f"{path} cannot be written: no permission to write in {above}")
+
+
+@contextmanager
+def output(path: str | Path | None) -> Iterator[TextIO]:
+    """A stream of UTF-8 text into `path` as `writing` has it; - or None is standard output."""
+    if path is None or str(path) == "-":
+        yield sys.stdout
+        return
+    with writing(path) as new:
+        through = written_through(path)
+        with new.open("a" if through else "w", encoding="utf-8", newline="\n") as stream:
+            yield stream
 
 
 @contextmanager

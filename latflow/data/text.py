@@ -55,11 +55,16 @@ def read_lines(path: Path, longest: int = LONGEST) -> Iterator[tuple[int, str]]:
 
 def read_texts(path: Path, config: DataConfig) -> list[str]:
     """The lines of a file that are not empty, or its text cut every `chunk` characters."""
+    return [text for _, text in text_lines(path, config)]
+
+
+def text_lines(path: Path, config: DataConfig) -> list[tuple[int, str]]:
+    """The same with the number of each line in the file, empty ones counted; of pieces of a text, their own from 1."""
     if config.chunk:
-        return list(read_chunks(path, config.chunk))
+        return list(enumerate(read_chunks(path, config.chunk), start=1))
     found, empty = [], []
     for number, line in read_lines(path, LONGEST if config.max_length is None else MOST_CHARACTERS):
-        found.append(line) if line else empty.append(number)
+        found.append((number, line)) if line else empty.append(number)
     if empty and found:
         _warn_skipped(path, empty)
     return found
@@ -67,7 +72,7 @@ def read_texts(path: Path, config: DataConfig) -> list[str]:
 
 def _warn_skipped(path: Path, empty: list[int]) -> None:
     others = f" and {len(empty) - 1} others" * (len(empty) > 1)
-    warnings.warn(f"{path}: line {empty[0]}{others} empty, skipped", LatflowWarning, stacklevel=3)
+    warnings.warn(f"{path}: line {empty[0]}{others} empty, skipped", LatflowWarning, stacklevel=4)
 
 
 def read_chunks(path: Path, size: int) -> Iterator[str]:

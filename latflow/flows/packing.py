@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,14 +19,19 @@ from latflow.shapes import Float, Int
 class Packing:
     """The layout of one batch: which row holds step t of sequence i.
 
-    With the lengths it may carry a `condition` (b, c): what else is known of each sequence, for contexts to see.
+    With the lengths it may carry a `condition` (b, c): what else is known of each sequence, for contexts to see; and
+    `keys` (b,): what its random numbers are drawn by, if they are to depend on no other sequence.
     """
 
     def __init__(
-        self, lengths: Int[Tensor, "b"], samples: int = 1, condition: Float[Tensor, "b c"] | None = None
+        self,
+        lengths: Int[Tensor, "b"],
+        samples: int = 1,
+        condition: Float[Tensor, "b c"] | None = None,
+        keys: Int[Tensor, "b"] | None = None,
     ):
         check_lengths(lengths)
-        self.lengths, self.condition = lengths, condition
+        self.lengths, self.condition, self.keys = lengths, condition, keys
         self.samples = samples
         """How many copies of each sequence stand side by side in the rows."""
         self.order = torch.argsort(lengths, descending=True, stable=True)
@@ -128,6 +134,21 @@ class Packing:
     @cached_property
     def _sample(self) -> Int[Tensor, "n"]:
         return torch.arange(self.rows, device=self.lengths.device) % self.samples
+
+    def noise(self, samples: int, size: int, like: Tensor) -> Float[Tensor, "n s h"]:
+        """Standard normal numbers, `samples` times `size` for each row; by torch's generator, or where sequences have
+        keys by a generator of their own each, Philox, so that what else is in the batch changes none of them."""
+        if self.keys is None:
+            return torch.randn(self.rows, samples, size, dtype=like.dtype, device=like.device)
+        kind = np.float64 if like.dtype == torch.float64 else np.float32
+        lengths = self.lengths.tolist()
+        drawn = [
+            np.random.Generator(np.random.Philox(key=key)).standard_normal((T, samples, size), kind)
+            for key, T in zip(self.keys.tolist(), lengths, strict=True)
+        ]
+        first = torch.tensor([0, *lengths[:-1]], device=self.step.device).cumsum(0)
+        rows = (first[self.sequence] + self.step).cpu()
+        return torch.from_numpy(np.concatenate(drawn))[rows].to(like.device, like.dtype)
 
     def before(self, rows: Tensor, first: Tensor | None = None) -> Tensor:
         """Each row's predecessor in its sequence; `first` (n_0, …), or zeros, at the first step."""

@@ -86,6 +86,18 @@ class Importance:
         """(Σ w)² / Σ w²: K if all weights are equal, 1 if one carries everything, 0 if none carries anything."""
         return (2 * self.log_sum - self.log_sum_square).exp().masked_fill(self.log_sum == -math.inf, 0)
 
+    def error(self) -> Float[Tensor, "b"]:
+        """The standard error of `nll`, by the delta method: that of the mean of w_k over the mean itself,
+
+            se² = 1 / (K - 1) (K Σ w² / (Σ w)² - 1),
+
+        which is never above 1: near that a few samples carry everything, and the error may be larger than it says. NaN
+        of one sample."""
+        if self.samples < 2:
+            return torch.full_like(self.log_sum, math.nan)
+        ratio = self.samples * (self.log_sum_square - 2 * self.log_sum).exp()
+        return ((ratio - 1).clamp(min=0) / (self.samples - 1)).sqrt()
+
 
 class SequenceModel(nn.Module, ABC):
     """A distribution over sequences x of length T: p(T) p(x | T)."""
@@ -128,17 +140,18 @@ class SequenceModel(nn.Module, ABC):
 
     def packing(self, batch: Batch) -> Packing:
         """The layout of a batch, with what is known of its sequences."""
-        return self.layout(batch.lengths, batch.label, batch.shift)
+        return self.layout(batch.lengths, batch.label, batch.shift, batch.key)
 
     def layout(
         self,
         lengths: Int[Tensor, "b"],
         label: Int[Tensor, "b"] | None = None,
         shift: Int[Tensor, "b"] | None = None,
+        key: Int[Tensor, "b"] | None = None,
     ) -> Packing:
         """The layout of sequences of these lengths, with what else is known of them."""
         condition = None if self.condition is None else self.condition(len(lengths), label, shift)
-        return Packing(lengths, condition=condition)
+        return Packing(lengths, condition=condition, keys=key)
 
     def draws(
         self, batch: Batch, marks: Sequence[int], chunk: int = 10, *, given_length: bool = False

@@ -22,6 +22,8 @@ class Posterior(nn.Module, ABC):
 
     latent_size: int
     """H."""
+    keyed = False
+    """Whether all its random numbers are `packing.noise`, so that they depend on each sequence's key alone."""
 
     @abstractmethod
     def rsample(
@@ -37,6 +39,8 @@ class Posterior(nn.Module, ABC):
 class GaussianPosterior(Posterior):
     """q(z | x) = Π_t N(z_t; μ_t(x), diag σ_t²(x))."""
 
+    keyed = True
+
     @abstractmethod
     def forward(
         self, x: Tensor, alphabet: Alphabet, packing: Packing
@@ -46,7 +50,7 @@ class GaussianPosterior(Posterior):
     def rsample(self, x, alphabet, packing, samples):
         mean, log_std = self(x, alphabet, packing)
         mean, log_std = mean[:, None], log_std[:, None]
-        noise = torch.randn(len(mean), samples, mean.shape[-1], dtype=mean.dtype, device=mean.device)
+        noise = packing.noise(samples, mean.shape[-1], mean)
         z = mean + log_std.exp() * noise
         log_q = -(0.5 * noise.square() + log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
         return z.flatten(0, 1), log_q.flatten()

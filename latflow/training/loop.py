@@ -31,7 +31,7 @@ from latflow.training.distributed import World, hardware, join
 from latflow.training.evaluate import Metrics, evaluate, in_unit
 from latflow.training.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
 from latflow.training.report import Reporter
-from latflow.training.run import START, TRAINER, WEIGHTS, Run, below, set_weights, weights_of
+from latflow.training.run import START, TRAINER, WEIGHTS, FolderTaken, Run, below, set_weights, weights_of
 from latflow.training.seeds import Stream, seeded
 from latflow.training.start import Start
 from latflow.training.sums import Sums
@@ -353,6 +353,8 @@ class Trainer:
             mean = below("ema.", tensors) or weights_of(self.model)
             self.ema = {name: value.clone().to(self.world.device) for name, value in mean.items()}
         set_optimizer(self.optimizer, below("optimizer.", tensors))
+        if self.state.best_epoch:
+            self.run.check_best()
 
 
 def _total(values: torch.Tensor, batch: Batch) -> float:
@@ -361,20 +363,22 @@ def _total(values: torch.Tensor, batch: Batch) -> float:
 
 
 @contextmanager
-def interrupts(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C (or a polite kill) asks for a stop after this step; a second Ctrl-C stops at once."""
+def interrupts(stop: threading.Event) -> Iterator[list[int]]:
+    """Ctrl-C (or a polite kill) asks for a stop after this step; a second Ctrl-C stops at once. What came."""
+    came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield came
         return
 
     def handle(number: int, frame: object) -> None:
+        came.append(number)
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -399,8 +403,7 @@ def train(
         made = None
         if world.main:
             weights = None if start is None else _start(config, corpus, start)
-            where = folder or free_folder(preset or given.data.name)
-            run = Run.create(where, config, corpus.spec, preset, corpus.contents())
+            run = _created(folder, config, corpus, preset, given.data.name)
             if start is not None and weights is not None:
                 run.save(START, weights, {"from": str(start.run.folder)})
             made = str(run.folder)
@@ -411,6 +414,17 @@ def _start(config: Config, corpus: Corpus, start: Start) -> dict[str, torch.Tens
     with seeded(config.seed, Stream.WEIGHTS):
         model = build(config.model, corpus.spec)
     return start.weights(model, corpus.spec)
+
+
+def _created(folder: str | Path | None, config: Config, corpus: Corpus, preset: str | None, name: str) -> Run:
+    """The new run's folder; where none is named, the next that is free, also if others look for one at this moment."""
+    while True:
+        try:
+            where = folder or free_folder(preset or name)
+            return Run.create(where, config, corpus.spec, preset, corpus.contents())
+        except FolderTaken:
+            if folder is not None:
+                raise
 
 
 def resume(folder: str | Path, *, reporter: Reporter | None = None) -> tuple[Run, bool]:
@@ -434,8 +448,11 @@ def _fit(run: Run, corpus: Corpus, world: World, reporter: Reporter | None) -> t
             shown = Reporter(quiet=True)
         stack.enter_context(shown)
         trainer = Trainer(run, corpus, world, shown)
-        stack.enter_context(interrupts(trainer.stop))
-        return run, trainer.fit()
+        came = stack.enter_context(interrupts(trainer.stop))
+        finished = trainer.fit()
+        if reporter is not None and came:
+            reporter.stopped_by = came[-1]
+        return run, finished
 
 
 def free_folder(name: str) -> Path:

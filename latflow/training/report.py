@@ -25,6 +25,8 @@ class Reporter:
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
+        self.stopped_by: int | None = None
+        """The signal that ended the training before its end."""
         self.bar: Any = None
         self.board: Any = None
 

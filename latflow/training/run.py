@@ -14,6 +14,7 @@ file or none; metrics.jsonl is cut back to what the checkpoint knows when a run 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -57,6 +58,10 @@ START = "start.safetensors"
 """The weights of another run that this one begins with."""
 
 
+class FolderTaken(LatflowError):
+    """Where a new run was to be, there is something."""
+
+
 @dataclass(frozen=True)
 class Run:
     """An open run."""
@@ -81,7 +86,7 @@ class Run:
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             goes_on = f", or go on with --resume {folder}" if (folder / "run.json").is_file() else ""
-            raise LatflowError(f"{folder} exists already; name another with --run{goes_on}")
+            raise FolderTaken(f"{folder} exists already; name another with --run{goes_on}")
         about = {
             "format": FORMAT,
             "preset": preset,
@@ -113,6 +118,8 @@ class Run:
             finally:
                 shutil.rmtree(new, ignore_errors=True)
         except OSError as error:
+            if folder.is_dir() and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise FolderTaken(f"{folder} was made by another process; name another with --run") from None
             raise LatflowError(f"cannot make the run's folder {folder}: {error.strerror or error}") from None
         return cls(folder, config, spec, preset, dict(contents or {}))
 
@@ -175,10 +182,10 @@ class Run:
             with _written(self.folder / name) as path:
                 save_file(plain, path, metadata)
         except (OSError, safetensors.SafetensorError) as error:
-            raise LatflowError(
-                f"cannot write {self.folder / name}: {error}; the checkpoint before it is kept, "
-                f"go on with: latflow train --resume {self.folder}"
-            ) from None
+            in_training = self.has(TRAINER) or self.has(METRICS)
+            goes_on = f"go on with: latflow train --resume {self.folder}"
+            kept = f"; the checkpoint before it is kept, {goes_on}" if in_training else ""
+            raise LatflowError(f"cannot write {self.folder / name}: {error}{kept}") from None
 
     def read(self, name: str) -> tuple[dict[str, Tensor], Any]:
         """What `save` wrote; a file cut short or altered is a LatflowError."""
@@ -227,8 +234,22 @@ class Run:
         return self.has(WEIGHTS) and not self.has(TRAINER) and not self.has(METRICS)
 
     def kept(self, which: str) -> str:
-        """Which weights `model` takes: the last where there are no best ones yet."""
-        return "last" if which == "best" and not self.has(WEIGHTS) else which
+        """Which weights `model` takes: the last where there are no best ones yet; those that are gone are missed."""
+        if which != "best" or self.has(WEIGHTS):
+            return which
+        if any(line.get("best") for line in self.metrics()):
+            self.check_best()
+        return "last"
+
+    def check_best(self) -> None:
+        """That the best weights are there and whole."""
+        last = f"the last weights are taken with --weights last, as in latflow sample {self.folder} --weights last"
+        if not self.has(WEIGHTS):
+            raise LatflowError(f"{self.folder} has no {WEIGHTS}, its best weights, any more; {last}")
+        try:
+            self.read(WEIGHTS)
+        except LatflowError as error:
+            raise LatflowError(f"{error}; {last}") from None
 
     def model(self, which: str = "best") -> SequenceModel:
         """The model with its best weights, or the last; ready to score and to sample."""

@@ -34,6 +34,28 @@ class Stream(IntEnum):
     GIVEN = 8
 
 
+class Numbers:
+    """The random numbers of a place, drawn in several sittings: each `with numbers.going_on():` goes on where the last
+    one ended, whatever was drawn elsewhere in between."""
+
+    def __init__(self, seed: int, stream: Stream, *place: int):
+        self.key = (seed, stream, *place)
+        self.states: list[torch.Tensor] = []
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        with seeded(*self.key):
+            for put, state in zip(_PUT, self.states, strict=False):
+                put(state)
+            yield
+            self.states = [torch.get_rng_state()]
+            if torch.cuda.is_available():
+                self.states.append(torch.cuda.get_rng_state())
+
+
+_PUT = (torch.set_rng_state, torch.cuda.set_rng_state)
+
+
 @contextmanager
 def seeded(seed: int, stream: Stream, *place: int) -> Iterator[None]:
     """torch's generators seeded for a place (epoch, step, process ...) of a stream, and put back as they were after it.

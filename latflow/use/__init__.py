@@ -5,11 +5,13 @@ from latflow.use.export import export, save
 from latflow.use.given import Given, given
 from latflow.use.sample import sample
 from latflow.use.score import score, score_given
+from latflow.use.scores import Scores
 from latflow.use.vary import between, like
 
 __all__ = [
     "Evidence",
     "Given",
+    "Scores",
     "between",
     "export",
     "given",

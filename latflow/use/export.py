@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def save(
         raise LatflowError(f"this config did not build this model: {name} is {shapes}")
     weights = halved(weights_of(model)) if half else weights_of(model)
     run = Run.create(folder, portable(config), model.spec, preset, contents)
-    run.save(WEIGHTS, weights, {})
+    try:
+        run.save(WEIGHTS, weights, {})
+    except BaseException:
+        shutil.rmtree(run.folder, ignore_errors=True)  # without its weights it is nothing
+        raise
     return run
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import category
 
 import numpy as np
@@ -13,42 +15,53 @@ from latflow.config import DataConfig
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
 
+STANDARD_INPUT = Path("/dev/stdin")
 
-def read_sequences(
-    path: str | Path, spec: DataSpec, config: DataConfig
-) -> list[tuple[str, np.ndarray | LatflowError]]:
-    """A user's sequences, each with a name: lines of text, JSON lines of tokens, a .mid file or a folder of them.
 
-    In the place of one that this model cannot read stands the reason; if it can read none, that is an error.
+class Read(NamedTuple):
+    """One of a user's sequences."""
+
+    number: int
+    """The number of its line in the file, from 1 and with empty lines counted; of a folder, that of the file."""
+    name: str
+    """The line, or the file's path."""
+    x: np.ndarray | LatflowError
+    """Or why this model cannot read it."""
+
+
+def read_sequences(path: str | Path, spec: DataSpec, config: DataConfig) -> list[Read]:
+    """A user's sequences: lines of text, JSON lines of tokens, a .mid file or a folder of them; - is standard input.
+
+    If the model can read none, that is an error.
     """
     from latflow.data.files import list_files
     from latflow.data.midi import read_midi
-    from latflow.data.text import read_list, read_texts, token_lines
+    from latflow.data.text import read_list, text_lines, token_lines
 
-    path = Path(path)
+    path = STANDARD_INPUT if str(path) == "-" else Path(path)
     if not path.exists():
         raise LatflowError(f"{path}: no such file or folder")
     if spec.kind == "music":
-        items: list[Any] = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
-        names = [str(file) for file in items]
+        files = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
+        items = [(i, str(file)) for i, file in enumerate(files, start=1)]
     else:
-        items = read_texts(path, config) if spec.kind == "text" else [line for _, line in token_lines(path)]
-        names = items
-    found: list[tuple[str, np.ndarray | LatflowError]] = []
-    for name, item in zip(names, items, strict=True):
+        items = text_lines(path, config) if spec.kind == "text" else token_lines(path)
+
+    @cache
+    def taken(item: str) -> np.ndarray | LatflowError:
         try:
             if spec.kind == "music":
-                given: Any = read_midi(item, config.steps_per_beat, config.steps_per_second)
-            else:
-                given = read_list(item, config) if spec.kind == "tokens" else item
-            found.append((name, spec.encode(given)))
+                return spec.encode(read_midi(Path(item), config.steps_per_beat, config.steps_per_second))
+            return spec.encode(read_list(item, config) if spec.kind == "tokens" else item)
         except LatflowError as error:
-            found.append((name, error))
+            return error
+
+    found = [Read(index, item, taken(item)) for index, item in items]
     if not found:
         raise LatflowError(f"{path}: no sequences in it")
-    if all(isinstance(x, LatflowError) for _, x in found):
-        name, error = found[0]
-        raise LatflowError(f"{path}: sequence 1 ({name[:40]}): {error}")
+    if all(isinstance(read.x, LatflowError) for read in found):
+        first = found[0]
+        raise LatflowError(f"{path}: sequence {first.number} ({first.name[:40]}): {first.x}")
     return found
 
 
@@ -56,7 +69,7 @@ def read_one(given: str, spec: DataSpec, config: DataConfig) -> np.ndarray:
     """One sequence: the first of a file; of text and tokens also what was typed itself, where there is no such file."""
     if spec.kind == "music" or Path(given).exists():
         found = read_sequences(given, spec, config)
-        return next(x for _, x in found if not isinstance(x, LatflowError))
+        return next(read.x for read in found if not isinstance(read.x, LatflowError))
     return spec.encode(typed(given, spec))
 
 
@@ -74,27 +87,30 @@ def typed(given: str, spec: DataSpec) -> Any:
 
 
 def write_samples(
-    samples: list[np.ndarray],
+    samples: Iterable[np.ndarray],
     spec: DataSpec,
-    out: Path,
+    out: str | Path,
     config: DataConfig,
     *,
+    several: bool = True,
     tempo: float | None = None,
     known: np.ndarray | None = None,
-) -> list[Path]:
-    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if several.
+) -> Iterator[Path]:
+    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if `several`. What
+    was written, as it is.
 
     `tempo` is in beats a minute, by itself 120 or what steps of a fixed time come to; notes that are `known`, an
     entry (T, 88) of all samples, have a colour of their own in the .png.
     """
     from latflow.data.export import save_png, save_wav
-    from latflow.data.files import file_stem, writing
+    from latflow.data.files import file_stem, output
     from latflow.data.midi import SLOWEST, write_midi
 
     if spec.kind != "music":
-        with writing(out) as path:
-            path.write_text("".join(f"{as_text(x, spec)}\n" for x in samples), encoding="utf-8")
-        return [out]
+        with output(out) as stream:
+            stream.writelines(f"{as_text(x, spec)}\n" for x in samples)
+        yield Path(out)
+        return
     stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
     given, per_beat, tempo = tempo, config.steps_per_beat, 120.0
     if config.steps_per_second is not None:
@@ -102,16 +118,14 @@ def write_samples(
         per_beat = max(1, min(per_beat, int(60 * config.steps_per_second / SLOWEST)))
         tempo = max(SLOWEST, 60 * config.steps_per_second / per_beat)
     tempo = tempo if given is None else given
-    written = []
     for number, roll in enumerate(samples, start=1):
-        name = stem if len(samples) == 1 else stem.with_name(f"{stem.name}-{number}")
+        name = stem.with_name(f"{stem.name}-{number}") if several else stem
         roll = roll.astype(np.uint8)
         paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
         write_midi(paths[0], roll, per_beat, tempo)
         save_wav(paths[1], roll, per_beat, tempo)
         save_png(paths[2], roll, known=None if known is None else extended(known, len(roll)))
-        written += paths
-    return written
+        yield from paths
 
 
 def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False, known: np.ndarray | None = None) -> str:

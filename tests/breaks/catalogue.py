@@ -256,36 +256,21 @@ BREAKS: list[Break] = [
         "latflow/use/score.py",
         USE,
         [
-            (
-                "score-first-chunk",
-                "_score_batch",
-                "given_length, effective = weights.nll(), weights.effective_samples()",
-                "given_length = given_length if steps.ndim else weights.nll()\n"
-                "        effective = weights.effective_samples()",
-            ),
-            ("score-last-steps", "_score_batch", "steps = steps + (terms", "steps = (terms"),
-            ("score-steps-summed", "_score_batch", "(1 if model.exact else samples)", "1"),
-            ("score-samples-ignored", "_score_batch", "[samples]", "[1]"),
-            ("score-seed", "score", "seeded(seed,", "seeded(0,"),
+            ("score-first-chunk", "_Weights._draw", "new if total is None else total + new", "new"),
+            ("score-last-steps", "_Weights._draw", "ends[i + 1]] += steps", "ends[i + 1]] = steps"),
+            ("score-steps-summed", "_Weights.rows", "ends[i + 1]] / K", "ends[i + 1]] / 1"),
+            ("score-samples-ignored", "_goals", "return [most]", "return [1]"),
+            ("score-seed", "_keyed", "{seed} {first}", "0 {first}"),
+            ("score-same-noise", "_keyed", "{seed} {first}", "{seed} 0"),
             (
                 "score-sign",
-                "_score_batch",
+                "_Weights._draw",
                 "(terms.kl - terms.log_emission)",
                 "(terms.kl + terms.log_emission)",
             ),
-            (
-                "score-in-nats",
-                "_score_batch",
-                "rest = in_unit(float(given_length[i]), spec)",
-                "rest = float(given_length[i])",
-            ),
-            ("score-per-T", "_with_length", "/ (T + 1)", "/ T"),
-            (
-                "score-out-of-order",
-                "score",
-                "scored.update(zip(which, rows,",
-                "scored.update(zip(which, rows[::-1],",
-            ),
+            ("score-in-nats", "_Weights.rows", "weights.nll() / unit", "weights.nll()"),
+            ("score-error-in-nats", "_Weights.rows", "weights.error() / unit", "weights.error()"),
+            ("score-per-T", "_together_with", "/ (T + 1)", "/ T"),
         ],
     ),
     *_of(
@@ -294,14 +279,19 @@ BREAKS: list[Break] = [
         [
             (
                 "sample-temperature",
-                "sample",
+                "sampled",
                 "model.sample(part, temperature, argmax,",
                 "model.sample(part, 1.0, argmax,",
             ),
-            ("sample-argmax", "sample", "temperature, argmax, label", "temperature, False, label"),
-            ("sample-seed", "sample", "seeded(seed,", "seeded(0,"),
-            ("sample-length", "sample", "if length is None else torch.full((n,), length, device=device)", ""),
-            ("sample-not-cut", "sample", "x[:T] for", "x for"),
+            ("sample-argmax", "sampled", "temperature, argmax, label", "temperature, False, label"),
+            ("sample-seed", "sampled", "Numbers(seed,", "Numbers(0,"),
+            (
+                "sample-length",
+                "sampled",
+                "if length is None else torch.full((many,), length, device=device)",
+                "",
+            ),
+            ("sample-not-cut", "sampled", "one[:T]", "one"),
         ],
     ),
     *_of(
@@ -876,7 +866,7 @@ BREAKS: list[Break] = [
     *_of(
         "latflow/data/text.py",
         "tests/data/test_text.py",
-        [("chunk-ignored", "read_texts", "if config.chunk:", "if False:")],
+        [("chunk-ignored", "text_lines", "if config.chunk:", "if False:")],
     ),
     *_of(
         "latflow/data/labels.py",
@@ -929,7 +919,7 @@ BREAKS: list[Break] = [
         [
             ("cli-sample-temperature", "run", "1.0 if args.temperature is None else args.temperature", "1.0"),
             ("cli-sample-argmax", "run", "argmax=bool(args.argmax)", "argmax=False"),
-            ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n                seed=args.seed", "seed=0"),
+            ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n            seed=args.seed", "seed=0"),
             ("cli-sample-length", "run", "length=args.length", "length=None"),
             ("cli-sample-n", "run", "n = 8 if args.n is None else args.n", "n = 8"),
         ],
@@ -938,8 +928,8 @@ BREAKS: list[Break] = [
         "latflow/cli/score.py",
         USE,
         [
-            ("cli-score-samples", "run", "samples=args.samples", "samples=50"),
-            ("cli-score-seed", "run", "seed=args.seed, progress", "seed=0, progress"),
+            ("cli-score-samples", "_file", "samples=args.samples", "samples=50"),
+            ("cli-score-seed", "_file", "seed=args.seed", "seed=0"),
         ],
     ),
 ]

@@ -78,7 +78,7 @@ def test_text(capsys, tmp_path):
     own.write_text("kate xyz\nkate son dalo\n")
     code, out, _ = run(capsys, "score", folder, str(own), "--samples", "2")
     unknown, known = [json.loads(line) for line in out.splitlines()]
-    assert (code, unknown["index"], known["index"]) == (0, 0, 1)
+    assert (code, unknown["index"], known["index"]) == (0, 1, 2)
     assert unknown["nll"] is None
     assert "'x' at position 6" in unknown["error"]
     assert known["nll"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
@@ -103,29 +104,36 @@ def test_evaluate_by_hand(preset, unit, monkeypatch):
 
 
 def test_score_by_hand(monkeypatch):
-    """All chunks of K count, in the likelihood and in the steps."""
+    """All samples count, in the likelihood, its error and the steps; the noise is of the sequence's own key."""
     model, corpus = made("hmm-af-af")
-    monkeypatch.setattr(sys.modules["latflow.use.score"], "chunk_of", lambda batch: 2)
+    monkeypatch.setattr(sys.modules["latflow.use.score"], "_part", lambda length: 2)
     items = [corpus.splits["test"][i] for i in range(3)]
-    rows = list(score(model, items, samples=5, seed=9))
-    order = sorted(range(3), key=lambda i: len(items[i]))
-    batch = collate([items[i] for i in order], corpus.spec)
-    reseed(9, 4, 0)
-    with torch.no_grad():
-        parts = [model.terms(batch, part) for part in (2, 2, 1)]
-    log_x = torch.cat([part.log_emission for part in parts], 1).double()
-    kl = torch.cat([part.kl for part in parts], 1).double()
-    given_length = math.log(5) - (log_x - kl).sum(-1).logsumexp(-1)
-    steps = (kl - log_x).mean(1) / math.log(2)
-    for place, i in enumerate(order):
-        T, row = len(items[i]), rows[i]
-        length = -parts[0].log_length[place].item() / math.log(2)
-        rest = given_length[place].item() / math.log(2)
+    rows = score(model, items, samples=5, seed=9)
+    for i, x in enumerate(items):
+        noise = []
+        for first, part in ((0, 2), (2, 2), (4, 1)):
+            key = int.from_bytes(
+                hashlib.blake2b(f"9 {first} ".encode() + x.tobytes(), digest_size=8).digest(), "little"
+            )
+            generator = np.random.Generator(np.random.Philox(key=key >> 1))
+            noise.append(generator.standard_normal((len(x), part, 3), np.float32))
+        given = torch.from_numpy(np.concatenate(noise, 1))
+        monkeypatch.setattr(Packing, "noise", lambda self, samples, size, like, given=given: given)
+        with torch.no_grad():
+            terms = model.terms(collate([x], corpus.spec), 5)
+        log_w = (terms.log_emission - terms.kl).double().sum(-1)[0]
+        w, bit = (log_w - log_w.max()).exp(), math.log(2)
+        rest = -(w.mean().log() + log_w.max()).item() / bit
+        length = -terms.log_length.item() / bit
         wanted = {"nll_given_length": rest, "length_nll": length, "nll": rest + length}
-        wanted["nll_per_step"] = (rest + length) / (T + 1)
-        assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
-        assert row["bound_steps"] == pytest.approx(steps[place, :T].tolist(), rel=1e-4, abs=1e-5)
-        assert (row["index"], row["length"], row["unit"]) == (i, T, "bits")
+        wanted["nll_per_step"] = (rest + length) / (len(x) + 1)
+        wanted["nll_error"] = (w.std() / math.sqrt(5) / w.mean()).item() / bit
+        assert {name: rows[i][name] for name in wanted} == pytest.approx(wanted, rel=1e-4)
+        steps = (terms.kl - terms.log_emission).double().mean(1)[0] / bit
+        assert rows[i]["bound_steps"] == pytest.approx(steps.tolist(), rel=1e-4, abs=1e-5)
+        assert (rows[i]["index"], rows[i]["length"], rows[i]["unit"]) == (i + 1, len(x), "bits")
+        monkeypatch.undo()
+        monkeypatch.setattr(sys.modules["latflow.use.score"], "_part", lambda length: 2)
 
 
 def choice(scores: torch.Tensor, music: bool, argmax: bool, temperature: float = 1.0) -> torch.Tensor:
