@@ -20,6 +20,7 @@ from latflow.cli import (
     evaluate,
     export,
     models,
+    page,
     plot,
     presets,
     reproduce,
@@ -30,7 +31,7 @@ from latflow.cli import (
 from latflow.cli.parser import Parser, check
 from latflow.errors import LatflowError, LatflowWarning
 
-COMMANDS = (train, evaluate, score, sample, presets, models, export, demo, data, bench, reproduce, plot)
+COMMANDS = (train, evaluate, score, sample, presets, models, export, demo, data, bench, reproduce, plot, page)
 """In the order of --help."""
 
 OUT_OF_MEMORY = (

@@ -19,7 +19,7 @@ OWN = {
     "noise": ("like",),
     "steps": ("between",),
     "particles": ("prefix", "template", "given"),
-    "argmax": (None,),
+    "argmax": (None, "prefix", "template", "given"),
     "label": (None,),
     "length": (None, "prefix", "template", "given"),
     "temperature": (None, "prefix", "template", "given", "like"),
@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
                 n,
                 particles=particles,
                 temperature=temperature,
+                argmax=bool(args.argmax),
                 seed=args.seed,
                 progress=tell,
             )

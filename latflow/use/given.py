@@ -54,12 +54,14 @@ def given(
     *,
     particles: int = 500,
     temperature: float = 1.0,
+    argmax: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Given:
     """n sequences of p(x | x_known, T), by `particles` particles: exact as they grow many.
 
-    `temperature` scales the noise of what is drawn; what is known is weighed by the model as it is. Up to the last
+    `temperature` scales the noise of what is drawn, and with `argmax` that is the most likely x given z (for the
+    baseline, the most likely next symbol), not a draw; what is known is weighed by the model as it is. Up to the last
     step of which something is known there are `particles` sequences, behind it n. With an open end each particle has
     a T of its own from p(T | T > len), which its weight makes one of p(T | x_known, T > len). `progress` is told how
     many steps are done.
@@ -73,7 +75,7 @@ def given(
     device = next(model.parameters()).device
     with evaluating(model), seeded(seed, Stream.GIVEN):
         lengths = _lengths(model, evidence, particles).to(device)
-        result = _walk(model, evidence, lengths, n, temperature, progress)
+        result = _walk(model, evidence, lengths, n, temperature, argmax, progress)
     _remark(model, evidence, result)
     return result
 
@@ -109,6 +111,7 @@ def _walk(
     lengths: Tensor,
     n: int,
     temperature: float,
+    argmax: bool,
     progress: Progress | None,
 ) -> Given:
     """Through all steps: `particles` as far as something is known, n behind it."""
@@ -118,7 +121,7 @@ def _walk(
     cloud = Particles(particles, last, THRESHOLD, device)
     if not last:  # nothing weighs, so nothing but what is asked for need be drawn
         lengths = lengths[cloud.select(n)]
-    walker = walker_of(model, model.layout(lengths), temperature)
+    walker = walker_of(model, model.layout(lengths), temperature, argmax)
     steps = int(lengths.max())
     found = torch.zeros(len(lengths), steps, *x.shape[1:], dtype=torch.int64, device=device)
     effective = cloud.effective_draws(0)
