@@ -2,7 +2,7 @@
 
 export const LOWEST = 21, NOTES = 88;
 export const EMPTY = 0, FREE = 1, LOCKED = 2;
-const WIDTH = 20, HEIGHT = 11, KEYS = 46, TOP = 58;
+const NARROW = 20, WIDE = 34, HEIGHT = 11, KEYS = 46, TOP = 58, BAR = 22;
 const NAMES = ["C", "C sharp", "D", "D sharp", "E", "F", "F sharp", "G", "G sharp", "A", "A sharp", "B"];
 const COLOURS = { [FREE]: "#3f7fbf", [LOCKED]: "#d9731a" };
 const black = (note) => [1, 3, 6, 8, 10].includes(note % 12);
@@ -103,6 +103,8 @@ export class Roll {
     this.nats = [];
     this.cursor = { step: 0, note: 67 };
     this.head = null;
+    this.width = NARROW;
+    addEventListener("resize", () => this.layout());
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.drag(event));
     this.canvas.addEventListener("pointerup", (event) => this.release(event));
@@ -115,12 +117,20 @@ export class Roll {
     this.piece = piece;
     this.nats = nats;
     this.cursor.step = Math.min(this.cursor.step, piece.steps - 1);
+    this.layout();
+  }
+
+  // Steps as wide as there is room for, within reason; the rest is for scrolling.
+  layout() {
+    const room = this.box.parentElement.clientWidth - KEYS - BAR;
+    this.width = Math.min(WIDE, Math.max(NARROW, Math.floor(room / this.piece.steps)));
     this.draw();
     this.drawStrip();
   }
 
   // Scrolls to where notes are, or to the middle.
   centre() {
+    this.layout();
     const sounding = this.piece.strokes.map(([note]) => note);
     const middle = sounding.length ? (Math.min(...sounding) + Math.max(...sounding)) / 2 : 66;
     this.box.scrollTop = (LOWEST + NOTES - 1 - middle) * HEIGHT - (this.box.clientHeight - TOP) / 2;
@@ -129,7 +139,7 @@ export class Roll {
   y(note) { return (LOWEST + NOTES - 1 - note) * HEIGHT; }
 
   draw() {
-    const width = this.piece.steps * WIDTH, height = NOTES * HEIGHT;
+    const width = this.piece.steps * this.width, height = NOTES * HEIGHT;
     const pen = sized(this.canvas, width, height);
     for (let note = LOWEST; note < LOWEST + NOTES; note++) {
       pen.fillStyle = black(note) ? "#eef1f5" : "#fff";
@@ -139,7 +149,7 @@ export class Roll {
     }
     for (let step = 0; step <= this.piece.steps; step++) {
       pen.fillStyle = step % 4 ? "#e6eaef" : "#b9c2ce";
-      pen.fillRect(step * WIDTH - 0.5, 0, step % 4 ? 0.5 : 1, height);
+      pen.fillRect(step * this.width - 0.5, 0, step % 4 ? 0.5 : 1, height);
     }
     for (let step = 0; step < this.piece.steps; step++) {
       for (let note = LOWEST; note < LOWEST + NOTES; note++) {
@@ -147,17 +157,17 @@ export class Roll {
         if (!state) continue;
         const starts = step === 0 || !this.piece.at(step - 1, note);
         pen.fillStyle = COLOURS[state];
-        pen.fillRect(step * WIDTH + (starts ? 1.5 : 0), this.y(note) + 0.5, WIDTH - (starts ? 1.5 : 0), HEIGHT - 1.5);
+        pen.fillRect(step * this.width + (starts ? 1.5 : 0), this.y(note) + 0.5, this.width - (starts ? 1.5 : 0), HEIGHT - 1.5);
       }
     }
     if (this.head !== null) {
       pen.fillStyle = "rgba(31,78,121,.55)";
-      pen.fillRect(this.head * WIDTH - 1, 0, 2, height);
+      pen.fillRect(this.head * this.width - 1, 0, 2, height);
     }
     if (document.activeElement === this.canvas && this.canvas.matches(":focus-visible")) {
       pen.strokeStyle = "#1d2330";
       pen.lineWidth = 2;
-      pen.strokeRect(this.cursor.step * WIDTH + 1, this.y(this.cursor.note) + 0.5, WIDTH - 2, HEIGHT - 1);
+      pen.strokeRect(this.cursor.step * this.width + 1, this.y(this.cursor.note) + 0.5, this.width - 2, HEIGHT - 1);
     }
     this.drawKeys();
   }
@@ -180,7 +190,7 @@ export class Roll {
   }
 
   drawStrip() {
-    const width = this.piece.steps * WIDTH;
+    const width = this.piece.steps * this.width;
     const pen = sized(this.strip, width, TOP - 1);
     const most = Math.max(10, ...this.nats);
     pen.font = "9px system-ui, sans-serif";
@@ -188,9 +198,9 @@ export class Roll {
     this.nats.forEach((value, step) => {
       const tall = Math.max(1, (TOP - 16) * Math.max(0, value) / most);
       pen.fillStyle = value > 15 ? "#c2410c" : value > 7 ? "#ee8a3c" : "#8fb3d6";
-      pen.fillRect(step * WIDTH + 2, TOP - 2 - tall, WIDTH - 4, tall);
+      pen.fillRect(step * this.width + 2, TOP - 2 - tall, this.width - 4, tall);
       pen.fillStyle = "#5a6372";
-      pen.fillText(value.toFixed(value < 10 ? 1 : 0), (step + 0.5) * WIDTH, TOP - 5 - tall);
+      pen.fillText(value.toFixed(value < 10 ? 1 : 0), (step + 0.5) * this.width, TOP - 5 - tall);
     });
     const sum = this.nats.reduce((total, value) => total + value, 0);
     const worst = this.nats.indexOf(Math.max(...this.nats));
@@ -201,7 +211,7 @@ export class Roll {
 
   cell(event) {
     const box = this.canvas.getBoundingClientRect();
-    const step = Math.floor((event.clientX - box.left) / WIDTH);
+    const step = Math.floor((event.clientX - box.left) / this.width);
     const note = LOWEST + NOTES - 1 - Math.floor((event.clientY - box.top) / HEIGHT);
     if (step < 0 || step >= this.piece.steps || note < LOWEST || note >= LOWEST + NOTES) return null;
     return { step, note };
@@ -271,10 +281,10 @@ export class Roll {
   }
 
   intoView() {
-    const x = this.cursor.step * WIDTH, y = this.y(this.cursor.note);
+    const x = this.cursor.step * this.width, y = this.y(this.cursor.note);
     const { box } = this, wide = box.clientWidth - KEYS, tall = box.clientHeight - TOP;
     if (x < box.scrollLeft) box.scrollLeft = x;
-    if (x + WIDTH > box.scrollLeft + wide) box.scrollLeft = x + WIDTH - wide;
+    if (x + this.width > box.scrollLeft + wide) box.scrollLeft = x + this.width - wide;
     if (y < box.scrollTop) box.scrollTop = y;
     if (y + HEIGHT > box.scrollTop + tall) box.scrollTop = y + HEIGHT - tall;
   }

@@ -6,7 +6,7 @@ import { $, alertWords, during, numberOf } from "./status.js";
 import { colour, shown as visible, spoken } from "./symbols.js";
 
 const WAIT = 60; // milliseconds after a keystroke
-const EXAMPLE = "The value of the expression is returned as a list.";
+const EXAMPLE = "The value of the expression is ";
 let models = [];
 let chosen = null; // the place whose distribution is shown
 let asked = null; // what was drawn: continue or fill
@@ -85,10 +85,8 @@ function forget() {
 function describe() {
   const one = model();
   const limit = one.longest ? ` Up to ${one.longest} characters.` : "";
-  $("text-about").textContent = one.about + limit + (one.stepwise ? "" : " It looks at whole texts, so it cannot continue or fill in.");
-  $("text-ended").disabled = !one.stepwise;
-  $("text-ended").parentElement.title = one.stepwise ? "Otherwise it may go on, with any length that the model knows" :
-    "This model looks at whole texts: the text always ends here";
+  $("text-about").textContent = one.about + limit + (one.stepwise ? "" : " It looks at whole texts: it takes this one as ended, and cannot continue it or fill it in.");
+  $("text-ended").parentElement.hidden = !one.stepwise;
   $("text-fill").disabled = !one.stepwise;
   buttons();
 }
@@ -185,7 +183,7 @@ async function look(at) {
   $("next-where").replaceChildren("after ", Object.assign(document.createElement("code"), { textContent: before || "nothing" }),
     ` (${found.entropy.toFixed(1)} bits of entropy)`);
   const rows = found.symbols.map((symbol, i) => [symbol, found.p[i]]);
-  const top = rows.slice(0, 12);
+  const top = rows.slice(0, found.density ? 8 : 12);
   const own = rows.find(([symbol]) => symbol === here);
   if (own && !top.includes(own)) top.push(own);
   $("next-bars").replaceChildren(...top.map(([symbol, p]) => bar(symbol, p, top[0][1], symbol === here)));
