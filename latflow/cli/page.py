@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
         import uvicorn
 
         from latflow.page.app import application
+        from latflow.page.jobs import Desk
+        from latflow.page.kernels import Kernels
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn"):
             raise
@@ -46,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
         raise LatflowError(f"--port is {args.port}; accepted: 0 to 65535")
     host = _address(args.host)
     own = f"[{host}]" if ":" in host else host
-    app = application(args.folders, names={*LOOPBACK, own})
+    kernels = Kernels()
+    app = application(args.folders, names={*LOOPBACK, own}, desk=Desk(twins=kernels.ready))
     config = uvicorn.Config(
         app,
         host=host,
@@ -62,13 +65,17 @@ def run(args: argparse.Namespace) -> int:
         socket = config.bind_socket()
     except SystemExit:  # uvicorn has said why
         raise LatflowError(f"cannot listen on {own}:{args.port}; another --port may be free") from None
+    socket.listen()  # a browser that is quicker than the server waits
     address = f"http://{own}:{socket.getsockname()[1]}/"
     print(f"latflow page: {address} (Ctrl+C ends it)", flush=True)
     if not args.no_browser:
         import webbrowser
 
         webbrowser.open(address)
-    uvicorn.Server(config).run(sockets=[socket])
+    try:
+        uvicorn.Server(config).run(sockets=[socket])
+    finally:
+        kernels.close()
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -44,10 +45,9 @@ def body_of(words: str) -> bytes:
 
 
 def named(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.rpartition(":")[0] if ":" in host else host
+    """The name in a Host header, without its port; "" if it is none."""
+    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@/]+)(:\d{1,5})?", host)
+    return found[1] if found else ""
 
 
 class Guard:

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from latflow.errors import LatflowError, LatflowWarning
@@ -41,8 +42,8 @@ class Stopped(Exception):
 class Job:
     """A computation for a client; `events` end with one that has "result" or "error"."""
 
-    def __init__(self, client: str, work: Work, seconds: float):
-        self.client, self.work, self.seconds = client, work, seconds
+    def __init__(self, client: str, work: Work, seconds: float, twins: bool = False):
+        self.client, self.work, self.seconds, self.twins = client, work, seconds, twins
         self.loop = asyncio.get_running_loop()
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.stop = threading.Event()
@@ -73,10 +74,10 @@ class Job:
             self.stop.set()
 
     def run(self) -> None:
-        """In the worker: definitions without twins, which would be compiled for a minute when they are first called."""
+        """In the worker; without `twins` by the definitions, for to compile those takes minutes."""
         self.started = self._told = time.monotonic()
         try:
-            with warnings.catch_warnings(record=True) as caught, off():
+            with warnings.catch_warnings(record=True) as caught, nullcontext() if self.twins else off():
                 warnings.simplefilter("always", LatflowWarning)
                 self.progress(0, 1)
                 result = self.work(self.progress)
@@ -96,8 +97,11 @@ class Job:
 class Desk:
     """Takes jobs and works them off in their order."""
 
-    def __init__(self, waiting: int = WAITING, seconds: float = SECONDS):
-        self.most, self.seconds = waiting, seconds
+    def __init__(
+        self, waiting: int = WAITING, seconds: float = SECONDS, twins: threading.Event | None = None
+    ):
+        """`twins` is set once the compiled twins (`latflow.fast`) are ready."""
+        self.most, self.seconds, self.twins = waiting, seconds, twins
         self._jobs: deque[Job] = deque()
         self._now: Job | None = None
         self._change = threading.Condition()
@@ -107,7 +111,7 @@ class Desk:
 
     def submit(self, client: str, work: Work) -> Job:
         """A job in the queue. A client has one at a time: one that it has there or at work is cancelled."""
-        job = Job(client, work, self.seconds)
+        job = Job(client, work, self.seconds, self.twins is not None and self.twins.is_set())
         with self._change:
             for other in [one for one in self._jobs if one.client == client]:
                 self._drop(other)

@@ -1,6 +1,7 @@
 // The page: its parts as tabs, and its address.
 import * as address from "./address.js";
 import { get } from "./api.js";
+import { player } from "./audio.js";
 import * as music from "./music.js";
 import * as runs from "./runs.js";
 import { $, alertWords } from "./status.js";
@@ -39,6 +40,8 @@ for (const tab of tabs) {
     $(`tab-${next}`).click();
   });
 }
+
+window.latflow = { player }; // for the console
 
 try {
   const about = await get("/api/about");

@@ -48,6 +48,9 @@ export function start(about) {
   for (const format of ["mid", "wav"]) $(`music-${format}`).addEventListener("click", () => download(format));
 }
 
+// What is on the roll, as it would stand in the address.
+export const shownPiece = () => roll.piece.toString();
+
 export function shown() {
   roll.centre();
 }
