@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import threading
 from typing import Any
 
 from latflow.errors import LatflowError
@@ -48,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         raise LatflowError(f"--port is {args.port}; accepted: 0 to 65535")
     host = _address(args.host)
     own = f"[{host}]" if ":" in host else host
-    kernels = Kernels()
-    app = application(args.folders, names={*LOOPBACK, own}, desk=Desk(twins=kernels.ready))
+    ready = threading.Event()
+    app = application(args.folders, names={*LOOPBACK, own}, desk=Desk(twins=ready))
     config = uvicorn.Config(
         app,
         host=host,
@@ -72,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open(address)
+    kernels = Kernels(ready)
     try:
         uvicorn.Server(config).run(sockets=[socket])
     finally:

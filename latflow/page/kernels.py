@@ -13,18 +13,19 @@ import threading
 
 from latflow import shipped
 from latflow.fast import compiled
+from latflow.flows.seam import active
 from latflow.page.draws import fresh
 from latflow.training.run import load
 from latflow.use.ahead import next_symbol, surprise
 
 
 class Kernels:
-    """`ready` once another process has compiled them to numba's folder and this one has read them there."""
+    """Sets `ready` once another process has compiled them to numba's folder and this one has read them there."""
 
-    def __init__(self) -> None:
-        self.ready = threading.Event()
+    def __init__(self, ready: threading.Event):
+        self.ready = ready
         self._child: subprocess.Popen[bytes] | None = None
-        if compiled.AVAILABLE:
+        if compiled.AVAILABLE and active():
             words = [sys.executable, "-m", "latflow.page.kernels"]
             self._child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             threading.Thread(target=self._wait, args=(self._child,), daemon=True).start()

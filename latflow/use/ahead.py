@@ -29,7 +29,7 @@ from latflow.training.seeds import Stream, seeded
 from latflow.use.given import check_length
 from latflow.use.walkers import stepwise
 
-LENGTHS = 8
+LENGTHS = 6
 """That an open end is a mixture of."""
 SAMPLES = 1
 """z for each sequence, and for each symbol that may come next: of a codebook one says nearly all."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import uvicorn
 from starlette.testclient import TestClient
 
-import latflow.fast
+from latflow import data
+from latflow.models import build
 from latflow.page.app import application
-from latflow.training.loop import train
-from tests.training.tiny import config
+from latflow.use import save
+from tests.training.tiny import config, environment
 
 NAMED = {"X-Latflow-Client": "test-client"}
 
@@ -49,10 +55,13 @@ class Asker:
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory) -> Path:
-    """A run that has trained for three epochs."""
-    folder = tmp_path_factory.mktemp("runs") / "own-run"
-    with latflow.fast.off():  # nothing to compile
-        train(config("hmm-lstm"), folder)
+    """A run of a language model that looks as if it had trained for three epochs."""
+    folder, made = tmp_path_factory.mktemp("runs") / "own-run", config("hmm-lstm")
+    torch.manual_seed(0)
+    run = save(build(made.model, data.load(made.data).spec), folder, made, preset="hmm-lstm")
+    for epoch in (1, 2, 3):
+        terms = {"negative_elbo": 4 - epoch / 2, "kl": 0.0, "reconstruction": 3.0}
+        run.append({"kind": "epoch", "epoch": epoch, "updates": 8 * epoch, "train": terms, "valid": terms})
     return folder
 
 
@@ -80,8 +89,17 @@ def serving(app: Any) -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def port(run_folder) -> Iterator[int]:
-    with serving(application([run_folder])) as found:
-        yield found
+    """Of `latflow page` as it is typed, in a process of its own."""
+    words = [sys.executable, "-m", "latflow", "page", str(run_folder), "--port", "0", "--no-browser"]
+    more = environment(LATFLOW_FAST="off")  # nothing to compile
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=more) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.fullmatch(r"latflow page: http://127\.0\.0\.1:(\d+)/ \(Ctrl\+C ends it\)\n", said)
+        assert found, said
+        yield int(found[1])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
 
 
 def notes_of(roll: np.ndarray) -> list[list[int]]:

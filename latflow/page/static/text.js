@@ -5,7 +5,7 @@ import { drawDensity } from "./density.js";
 import { $, alertWords, during, numberOf } from "./status.js";
 import { colour, shown as visible, spoken } from "./symbols.js";
 
-const WAIT = 60; // milliseconds after a keystroke
+const WAIT = 15; // milliseconds after a keystroke
 const EXAMPLE = "The value of the expression is ";
 let models = [];
 let chosen = null; // the place whose distribution is shown
