@@ -23,6 +23,7 @@ from latflow.cli import (
     evaluate,
     export,
     models,
+    page,
     plot,
     presets,
     push,
@@ -50,6 +51,7 @@ COMMANDS = (
     bench,
     reproduce,
     plot,
+    page,
     completion,
 )
 """In the order of --help."""

@@ -20,7 +20,7 @@ OWN = {
     "noise": ("like",),
     "steps": ("between",),
     "particles": ("prefix", "template", "given"),
-    "argmax": (None,),
+    "argmax": (None, "prefix", "template", "given"),
     "label": (None,),
     "length": (None, "prefix", "template", "given"),
     "temperature": (None, "prefix", "template", "given", "like"),
@@ -114,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
                 n,
                 particles=args.particles,
                 temperature=temperature,
+                argmax=bool(args.argmax),
                 seed=args.seed,
                 progress=tell,
             )
@@ -126,7 +127,8 @@ def run(args: argparse.Namespace) -> int:
     known, out = None if evidence is None else evidence.known, args.out
     if out is None and spec.kind == "music":
         out = f"{made.folder.name}-sample"
-    shown = out is None or out == "-"
+    out = "-" if out is None else out
+    shown = out == "-"
     if spec.kind == "music" and (shown or written_through(out)):
         raise LatflowError(
             f"--out {out} is for text and tokens; music goes into three files, give their name"

@@ -135,6 +135,18 @@ def _read(
         if path.stat().st_size > MOST_BYTES:
             raise LatflowError(f"{path}: more than {MOST_BYTES} bytes")
         data = path.read_bytes()
+    return parse_midi(data, path, steps_per_beat, steps_per_second, articulate)
+
+
+def parse_midi(
+    data: bytes,
+    path: str | Path,
+    steps_per_beat: int = 4,
+    steps_per_second: float | None = None,
+    articulate: bool = False,
+) -> tuple[np.ndarray, list[str]]:
+    """The bytes of a .mid file as `read_midi` reads them, and remarks on what was dropped; `path` is its name in
+    messages."""
     division, events = _events(data, path)
     notes, remarks = _notes(events, path)
     last = max((event.tick for event in events), default=0)
@@ -162,7 +174,7 @@ def _round(steps: Fraction) -> int:
     return (steps + Fraction(1, 2)).__floor__()
 
 
-def _chunks(data: bytes, path: Path) -> Iterator[bytes]:
+def _chunks(data: bytes, path: str | Path) -> Iterator[bytes]:
     """The bodies of the header and track chunks; other kinds are skipped, as the standard asks."""
     at = number = 0
     while at < len(data):
@@ -179,7 +191,7 @@ def _chunks(data: bytes, path: Path) -> Iterator[bytes]:
         at += 8 + size
 
 
-def _events(data: bytes, path: Path) -> tuple[int, list[_Event]]:
+def _events(data: bytes, path: str | Path) -> tuple[int, list[_Event]]:
     """Ticks per beat, and the events of all tracks in the order they sound, with ticks from the start."""
     if not data:
         raise LatflowError(f"{path}: empty file")
@@ -233,7 +245,7 @@ def _seconds(events: list[_Event], division: int, rate: Fraction) -> Callable[[i
     return to_step
 
 
-def _notes(events: list[_Event], path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
+def _notes(events: list[_Event], path: str | Path) -> tuple[list[tuple[int, int, int]], list[str]]:
     """(note, tick on, tick off) of what sounds, and remarks on what was dropped."""
     found: list[tuple[int, int, int]] = []
     dropped: dict[str, Counter[int]] = {"outside 21..108": Counter(), "of zero length": Counter()}

@@ -65,7 +65,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
 
     z, context = contexts(model, torch.from_numpy(x), seed)
     steps = range(first, last)
-    low, high = _range(model, context[first:last], z[first:last], seed)
+    low, high = box_of(model, context[first:last], z[first:last], seed)
     axes_of = [torch.linspace(float(low[d]), float(high[d]), POINTS) for d in range(2)]
     grid = torch.stack(torch.meshgrid(*axes_of, indexing="xy"), -1)
 
@@ -95,7 +95,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
 
 
 @torch.no_grad()
-def _range(model: LatentSequenceModel, context: Tensor, z: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def box_of(model: LatentSequenceModel, context: Tensor, z: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Corners of a box that holds 99 % of each step's prior and all the z drawn, with a margin."""
     n = 400
     with seeded(seed, Stream.FIGURE_PRIOR):

@@ -58,6 +58,7 @@ def given(
     *,
     particles: int | None = None,
     temperature: float = 1.0,
+    argmax: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Given:
@@ -66,7 +67,8 @@ def given(
     If their number is not given, there are 500, and four times as many again and again while fewer than n draws are
     effectively different, as far as is quick.
 
-    `temperature` scales the noise of what is drawn; what is known is weighed by the model as it is. Up to the last
+    `temperature` scales the noise of what is drawn, and with `argmax` that is the most likely x given z (for the
+    baseline, the most likely next symbol), not a draw; what is known is weighed by the model as it is. Up to the last
     step of which something is known there are `particles` sequences, behind it n. With an open end each particle has
     a T of its own from p(T | T > len), which its weight makes one of p(T | x_known, T > len). `progress` is told how
     many steps are done.
@@ -81,7 +83,7 @@ def given(
     while True:
         with evaluating(model), seeded(seed, Stream.GIVEN):
             lengths = _lengths(model, evidence, many).to(device)
-            result = _walk(model, evidence, lengths, n, temperature, progress)
+            result = _walk(model, evidence, lengths, n, temperature, argmax, progress)
         enough = particles is not None or result.effective_samples >= n
         many *= FACTOR
         if enough or many * evidence.last > MOST[model.spec.kind]:
@@ -121,6 +123,7 @@ def _walk(
     lengths: Tensor,
     n: int,
     temperature: float,
+    argmax: bool,
     progress: Progress | None,
 ) -> Given:
     """Through all steps: `particles` as far as something is known, n behind it."""
@@ -130,7 +133,7 @@ def _walk(
     cloud = Particles(particles, last, THRESHOLD, device)
     if not last:  # nothing weighs, so nothing but what is asked for need be drawn
         lengths = lengths[cloud.select(n)]
-    walker = walker_of(model, model.layout(lengths), temperature)
+    walker = walker_of(model, model.layout(lengths), temperature, argmax)
     steps = int(lengths.max())
     found = torch.zeros(len(lengths), steps, *x.shape[1:], dtype=torch.int64, device=device)
     effective = cloud.effective_draws(0)

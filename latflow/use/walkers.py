@@ -30,13 +30,14 @@ from latflow.shapes import Float, Int
 
 
 class Walker(ABC):
-    """Particles, a row each, at a step of their sequences; `temperature` scales the noise of what is drawn freely."""
+    """Particles, a row each, at a step of their sequences; `temperature` scales the noise of what is drawn freely, and
+    with `argmax` x_t is the most likely given that, not a draw."""
 
     x: Tensor
     """x_t of every row, once `step` has gone through."""
 
-    def __init__(self, packing: Packing, temperature: float):
-        self.packing, self.temperature = packing, temperature
+    def __init__(self, packing: Packing, temperature: float, argmax: bool = False):
+        self.packing, self.temperature, self.argmax = packing, temperature, argmax
 
     @abstractmethod
     def step(self, x: Tensor, known: Tensor) -> Iterator[Float[Tensor, "n"]]:
@@ -55,14 +56,15 @@ class Walker(ABC):
 class LSTMWalker(Walker):
     """p(x_t | x_<t, T): given the past, notes are independent, so each is drawn or weighs by itself."""
 
-    def __init__(self, model: LSTMLanguageModel, packing: Packing, temperature: float):
-        super().__init__(packing, temperature)
+    def __init__(self, model: LSTMLanguageModel, packing: Packing, temperature: float, argmax: bool = False):
+        super().__init__(packing, temperature, argmax)
         self.model = model
         self.context, self.state = model.context.start(packing)
 
     def step(self, x, known):
         scores, alphabet = self.model.scores(self.context), self.model.alphabet
-        self.x = alphabet.decide(scores + self.temperature * alphabet.noise(len(scores)))
+        noise = 0 if self.argmax else self.temperature * alphabet.noise(len(scores))
+        self.x = alphabet.decide(scores + noise)
         if known.any():
             self.x = torch.where(known, x.to(self.x.dtype), self.x)
             yield (
@@ -84,15 +86,19 @@ class LSTMWalker(Walker):
 class CodebookWalker(Walker):
     """A latent model whose posterior and emission look at one step alone."""
 
-    def __init__(self, model: LatentSequenceModel, packing: Packing, temperature: float):
-        super().__init__(packing, temperature)
+    def __init__(
+        self, model: LatentSequenceModel, packing: Packing, temperature: float, argmax: bool = False
+    ):
+        super().__init__(packing, temperature, argmax)
         prior, posterior, emission = model.prior, model.posterior, model.emission
-        if not isinstance(posterior, CodebookPosterior) or not isinstance(emission, BayesEmission):
+        if not stepwise(model):
             raise LatflowError(
                 "drawing given what is known goes step by step and needs a model whose posterior and emission look at "
                 "one step alone (model.posterior codebook, model.emission bayes: the presets that end in -codebook) or "
                 "the LSTM baseline; this model's look at the whole sequence"
             )
+        assert isinstance(posterior, CodebookPosterior)
+        assert isinstance(emission, BayesEmission)
         if not isinstance(prior.time, AutoregressiveTime | InverseAutoregressiveTime | IndependentTime):
             raise LatflowError(f"no way to go step by step is known for {type(prior.time).__name__}")
         self.model, self.hidden, self.codes, self.emission = model, prior.hidden, posterior.codes, emission
@@ -109,7 +115,7 @@ class CodebookWalker(Walker):
     def step(self, x, known):
         if not known.any():
             self._draw()
-            self.x = self.emission.sample(self.z, self.model.alphabet, self.packing)
+            self.x = self.emission.sample(self.z, self.model.alphabet, self.packing, self.argmax)
             return
         if known.all():
             self.x = x.expand(len(self.context), *x.shape)
@@ -178,7 +184,7 @@ class CodebookWalker(Walker):
                     eps = self.temperature * torch.randn_like(raw[:, 0])
                     self.walk.put(scalar.draw(raw) if self.temperature == 1 else scalar.forward(eps, raw)[0])
                 scores, alphabet = self.emission.at(self.walk.z), self.model.alphabet
-                self.x[:, here] = alphabet.sample(scores, False, None)[:, here]
+                self.x[:, here] = alphabet.sample(scores, self.argmax, None)[:, here]
             start = stop
         self.z, self.walk = self.walk.z, None
 
@@ -199,10 +205,17 @@ def _notes_log_prob(scores: Float[Tensor, "n v"], x: Tensor) -> Float[Tensor, "n
     return F.logsigmoid(torch.where(x > 0, scores, -scores))
 
 
-def walker_of(model: SequenceModel, packing: Packing, temperature: float) -> Walker:
+def stepwise(model: SequenceModel) -> bool:
+    """Whether what the model says of a step hangs on that step and those before it alone."""
+    if isinstance(model, LatentSequenceModel):
+        return isinstance(model.posterior, CodebookPosterior) and isinstance(model.emission, BayesEmission)
+    return isinstance(model, LSTMLanguageModel)
+
+
+def walker_of(model: SequenceModel, packing: Packing, temperature: float, argmax: bool = False) -> Walker:
     """The way through this model; a model without one is a LatflowError that says what to use."""
     if isinstance(model, LSTMLanguageModel):
-        return LSTMWalker(model, packing, temperature)
+        return LSTMWalker(model, packing, temperature, argmax)
     if isinstance(model, LatentSequenceModel):
-        return CodebookWalker(model, packing, temperature)
+        return CodebookWalker(model, packing, temperature, argmax)
     raise LatflowError(f"no way to go step by step is known for {type(model).__name__}")

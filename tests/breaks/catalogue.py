@@ -288,8 +288,8 @@ BREAKS: list[Break] = [
             (
                 "sample-length",
                 "sampled",
-                "if length is None else torch.full((many,), length, device=device)",
-                "",
+                "model.length.sample(many) if length is None else lengths",
+                "model.length.sample(many)",
             ),
             ("sample-not-cut", "sampled", "one[:T]", "one"),
         ],

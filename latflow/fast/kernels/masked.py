@@ -143,6 +143,7 @@ def _pair_block(
         tail[i] = _left_tail(np.float64(z[i]))
     for i in range(z.shape[0]):
         root[i] = _pair_start(tail[i], both, inverse, small[i])
+    left = 0.0
     for _ in range(3):
         for i in range(z.shape[0]):
             root[i], density[i] = _pair_step(root[i], tail[i], both, inverse, small[i], tolerance)
