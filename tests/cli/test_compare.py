@@ -31,7 +31,7 @@ def test_each_number_is_that_of_evaluate_and_differences_are_paired(folders):
     lstm, flow = compare(folders[:2], samples=4, seed=3)
     for one in (lstm, flow):
         corpus = one.run.corpus()
-        truth = corpus.truth and corpus.truth["test"]
+        truth = None if corpus.truth is None else corpus.truth["test"]
         alone = evaluate(one.run.model(), corpus.splits["test"], samples=4, seed=3, truth=truth)
         assert one.metrics == alone
     assert (lstm.difference, lstm.difference_error) == (None, None)
