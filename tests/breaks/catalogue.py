@@ -314,6 +314,35 @@ BREAKS: list[Break] = [
             ("export-half-always", "save", "if half else", "if True else"),
         ],
     ),
+    *_of(
+        "latflow/training/start.py",
+        "tests/training/test_start.py",
+        [
+            ("start-rows-by-number", "_by_name", "old[at[name]]", "old[i % len(old)]"),
+            (
+                "start-positions-fresh",
+                "Start.weights",
+                "torch.cat([old[: len(value)], last])",
+                "value.clone()",
+            ),
+            ("start-codes-at-one-place", "_codes", "corners[best]\n", "corners[0]\n"),
+            ("start-with-a-warm-up", "Start.config", '"train.kl_zero": 0.0', '"train.kl_zero": 5.0'),
+        ],
+    ),
+    *_of(
+        "latflow/training/loop.py",
+        "tests/training/test_start.py",
+        [("start-forgotten", "Trainer.__init__", "if run.has(START):", "if False:")],
+    ),
+    *_of(
+        "latflow/use/compare.py",
+        "tests/cli/test_compare.py",
+        [
+            ("compare-unpaired", "compare", "error_of(total - first,", "error_of(total,"),
+            ("compare-other-data", "_check_same", "if not same or", "if"),
+            ("compare-split", "compare", "corpus.splits[split]", 'corpus.splits["test"]'),
+        ],
+    ),
     # models
     *_of(
         "latflow/models/base.py",
@@ -784,14 +813,14 @@ BREAKS: list[Break] = [
             ("midi-rounds-up", "_round", "steps + Fraction(1, 2)", "steps + Fraction(99, 100)"),
             (
                 "midi-short-notes",
-                "_read",
+                "parse_midi",
                 "roll[on : max(off, on + 1), note - LOWEST] = 1",
                 "roll[on:off, note - LOWEST] = 1",
             ),
-            ("midi-articulate", "_read", "if articulate:", "if False:"),
+            ("midi-articulate", "parse_midi", "if articulate:", "if False:"),
             (
                 "midi-pitch",
-                "_read",
+                "parse_midi",
                 "roll[on : max(off, on + 1), note - LOWEST]",
                 "roll[on : max(off, on + 1), note - LOWEST - 1]",
             ),
@@ -925,7 +954,12 @@ BREAKS: list[Break] = [
         USE,
         [
             ("cli-sample-temperature", "run", "1.0 if args.temperature is None else args.temperature", "1.0"),
-            ("cli-sample-argmax", "run", "argmax=bool(args.argmax)", "argmax=False"),
+            (
+                "cli-sample-argmax",
+                "run",
+                "argmax=bool(args.argmax),\n            seed",
+                "argmax=False,\n            seed",
+            ),
             ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n            seed=args.seed", "seed=0"),
             ("cli-sample-length", "run", "length=args.length", "length=None"),
             ("cli-sample-n", "run", "n = 8 if args.n is None else args.n", "n = 8"),
