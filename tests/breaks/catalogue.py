@@ -339,7 +339,7 @@ BREAKS: list[Break] = [
         "tests/cli/test_compare.py",
         [
             ("compare-unpaired", "compare", "error_of(total - first,", "error_of(total,"),
-            ("compare-other-data", "_check_same", "if not same or", "if"),
+            ("compare-other-data", "_check_same", "raise LatflowError(", "LatflowError("),
             ("compare-split", "compare", "corpus.splits[split]", 'corpus.splits["test"]'),
         ],
     ),
