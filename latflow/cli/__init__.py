@@ -16,6 +16,7 @@ from typing import TextIO
 from latflow import __version__
 from latflow.cli import (
     bench,
+    compare,
     data,
     demo,
     evaluate,
@@ -32,7 +33,21 @@ from latflow.cli import (
 from latflow.cli.parser import Parser, check
 from latflow.errors import LatflowError, LatflowWarning
 
-COMMANDS = (train, evaluate, score, sample, presets, models, export, demo, data, bench, reproduce, plot)
+COMMANDS = (
+    train,
+    evaluate,
+    compare,
+    score,
+    sample,
+    presets,
+    models,
+    export,
+    demo,
+    data,
+    bench,
+    reproduce,
+    plot,
+)
 """In the order of --help."""
 
 OUT_OF_MEMORY = (

@@ -123,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
     if out is None and spec.kind == "music":
         out = f"{made.folder.name}-sample"
     shown = out is None or out == "-"
+    out = "-" if out is None else out
     if spec.kind == "music" and (shown or written_through(out)):
         raise LatflowError(
             f"--out {out} is for text and tokens; music goes into three files, give their name"

@@ -165,10 +165,27 @@ def evaluate(
     result does not depend on how many processes there are. `truth` is -log p(x | T) of each sequence, in nats.
     `progress` is told how many batches are done, of all.
     """
-    if len(sequences) == 0:
-        raise ValueError("no sequences to evaluate")
     if truth is not None and truth.shape != (len(sequences),):
         raise ValueError(f"the truth has shape {truth.shape}, but there are {len(sequences)} sequences")
+    rows = evaluate_rows(
+        model, sequences, samples=samples, batch_size=batch_size, seed=seed, world=world, progress=progress
+    )
+    return summarize(model.spec, rows, sequences.lengths, truth, sequences.labels)
+
+
+def evaluate_rows(
+    model: SequenceModel,
+    sequences: Sequences,
+    *,
+    samples: int = 50,
+    batch_size: int = 32,
+    seed: int = 0,
+    world: World | None = None,
+    progress: Progress | None = None,
+) -> Rows:
+    """What `evaluate` sums up: the nats of each sequence."""
+    if len(sequences) == 0:
+        raise ValueError("no sequences to evaluate")
     world = world or World(device=next(model.parameters()).device)
     ladder = [1] if model.exact else _ladder(samples)
     batches = Batches(sequences, batch_size, shuffle=False)
@@ -180,7 +197,7 @@ def evaluate(
                 rows.put(batch.index, _rows(model, batch.to(world.device), ladder))
             if progress:
                 progress(which + 1, len(batches))
-    return summarize(model.spec, rows.over(world), sequences.lengths, truth, sequences.labels)
+    return rows.over(world)
 
 
 def _rows(model: SequenceModel, batch: Batch, ladder: list[int]) -> Rows:
@@ -229,14 +246,14 @@ def summarize(
     known = None
     if truth is not None:
         gap = given_length[samples] - truth
-        known = Truth(per_step(truth + length), per_step(gap), _error(gap, count) / unit)
+        known = Truth(per_step(truth + length), per_step(gap), ratio_error(gap, count) / unit)
     groups = None
     if spec.labels and labels is not None:
         groups = {
             name: Group(
                 int(mine.sum()),
                 float(nll[mine].sum() / count[mine].sum() / unit),
-                _error(nll[mine], count[mine]) / unit,
+                ratio_error(nll[mine], count[mine]) / unit,
             )
             for number, name in enumerate(spec.labels)
             if (mine := labels == number).any()
@@ -249,7 +266,7 @@ def summarize(
         steps=int(count.sum()),
         samples=samples,
         nll=per_step(nll),
-        nll_error=_error(nll, count) / unit,
+        nll_error=ratio_error(nll, count) / unit,
         negative_elbo=per_step(reconstruction + kl + length),
         reconstruction=per_step(reconstruction),
         kl=per_step(kl),
@@ -261,7 +278,7 @@ def summarize(
     )
 
 
-def _error(nats: np.ndarray, count: np.ndarray) -> float:
+def ratio_error(nats: np.ndarray, count: np.ndarray) -> float:
     """Standard error of Σ nats / Σ count over sequences."""
     n = len(nats)
     if n < 2:

@@ -185,10 +185,10 @@ BREAKS: list[Break] = [
             ),
             ("steps-without-one", "summarize", "count = lengths + 1", "count = lengths"),
             ("first-k", "summarize", "samples = max(given_length)", "samples = min(given_length)"),
-            ("error-of-n", "_error", "n / (n - 1)", "1.0"),
+            ("error-of-n", "ratio_error", "n / (n - 1)", "1.0"),
             (
                 "error-of-a-sum",
-                "_error",
+                "ratio_error",
                 "residual = nats - nats.sum() / count.sum() * count",
                 "residual = nats - nats.mean()",
             ),
