@@ -195,8 +195,8 @@ BREAKS: list[Break] = [
             (
                 "error-in-nats",
                 "summarize",
-                "nll_error=_error(nll, count) / unit",
-                "nll_error=_error(nll, count)",
+                "nll_error=ratio_error(nll, count) / unit",
+                "nll_error=ratio_error(nll, count)",
             ),
             (
                 "effective-sum",
@@ -204,10 +204,15 @@ BREAKS: list[Break] = [
                 "effective_samples.numpy().mean()",
                 "effective_samples.numpy().sum()",
             ),
-            ("evaluate-seed", "evaluate", "seeded(seed,", "seeded(0,"),
-            ("evaluate-same-noise", "evaluate", "Stream.EVALUATION, which", "Stream.EVALUATION, 0"),
-            ("rows-out-of-order", "evaluate", "rows.put(batch.index,", "rows.put(batch.index.flip(0),"),
-            ("evaluate-batch-size", "evaluate", "Batches(sequences, batch_size,", "Batches(sequences, 32,"),
+            ("evaluate-seed", "evaluate_rows", "seeded(seed,", "seeded(0,"),
+            ("evaluate-same-noise", "evaluate_rows", "Stream.EVALUATION, which", "Stream.EVALUATION, 0"),
+            ("rows-out-of-order", "evaluate_rows", "rows.put(batch.index,", "rows.put(batch.index.flip(0),"),
+            (
+                "evaluate-batch-size",
+                "evaluate_rows",
+                "Batches(sequences, batch_size,",
+                "Batches(sequences, 32,",
+            ),
             ("ladder-misses", "_ladder", "for base in (1, 2, 5)", "for base in (1, 5)"),
             (
                 "gap-swapped",
@@ -288,7 +293,7 @@ BREAKS: list[Break] = [
             (
                 "sample-length",
                 "sampled",
-                "if length is None else torch.full((many,), length, device=device)",
+                "if length is None else lengths",
                 "",
             ),
             ("sample-not-cut", "sampled", "one[:T]", "one"),
@@ -297,7 +302,14 @@ BREAKS: list[Break] = [
     *_of(
         "latflow/use/sample.py",
         "tests/use/test_use.py",
-        [("sample-with-dropout", "sample", "with evaluating(model), seeded", "with torch.no_grad(), seeded")],
+        [
+            (
+                "sample-with-dropout",
+                "sampled",
+                "with evaluating(model), numbers",
+                "with torch.no_grad(), numbers",
+            )
+        ],
     ),
     *_of(
         "latflow/use/export.py",
