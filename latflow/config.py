@@ -352,8 +352,11 @@ def _known(axis: str, chosen: str, name: str) -> None:
         raise LatflowError(f"config: {name} is {chosen!r}; accepted: {', '.join(AXES[axis])}") from None
 
 
-def _value(hint: Any, value: Any, name: str) -> Any:
-    """The value as its field's type, or an error."""
+_KINDS = {int: "whole number", float: "number", bool: "true or false", str: "string"}
+
+
+def _value(hint: Any, value: Any, name: str, otherwise: str = "") -> Any:
+    """The value as its field's type, or an error; `otherwise` says what else is accepted."""
     if is_dataclass(hint):
         return _read(hint, value, f"{name}.")  # type: ignore[arg-type]
     origin, options = get_origin(hint), get_args(hint)
@@ -361,18 +364,22 @@ def _value(hint: Any, value: Any, name: str) -> Any:
         if value is None and type(None) in options:
             return None
         (inner,) = (option for option in options if option is not type(None))
-        return _value(inner, value, name)
+        return _value(inner, value, name, ", or null")
     if origin is Literal:
         if value in options:
             return value
-        raise LatflowError(f"config: {name} is {value!r}; accepted: {', '.join(map(str, options))}")
+        accepted = ", ".join(map(str, options))
+        raise LatflowError(f"config: {name} is {value!r}; accepted: {accepted}{otherwise}")
     if origin is tuple:
         if isinstance(value, (list, tuple)) and len(value) == len(options):
             return tuple(_value(option, part, name) for option, part in zip(options, value, strict=True))
-        raise LatflowError(f"config: {name} is {value!r}; it must be a list of {len(options)} numbers")
+        raise LatflowError(
+            f"config: {name} is {value!r}; it must be a list of {len(options)} "
+            f"{_KINDS[options[0]]}s{otherwise}"
+        )
     if hint is float and type(value) is int and abs(value) < 2**63:
         return float(value)
     if type(value) is not hint:
-        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
-        raise LatflowError(f"config: {name} is {value!r}; it must be {kind}")
+        kind = _KINDS[hint] if hint is bool else f"a {_KINDS[hint]}"
+        raise LatflowError(f"config: {name} is {value!r}; it must be {kind}{otherwise}")
     return value

@@ -38,11 +38,14 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     from latflow.cli.printing import print_table
+    from latflow.data.files import check_writable
     from latflow.fast.memory import keep_freed_memory
     from latflow.progress import counting
     from latflow.training.distributed import join
-    from latflow.use import compare as use
+    from latflow.use.compare import HEADER, as_csv, as_latex, as_markdown, cells, compare, record
 
+    if args.out is not None:
+        check_writable(args.out)
     keep_freed_memory()
     with join(args.device) as world, ExitStack() as stack:
 
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             stack.close()  # the one before has been told to its end
             return stack.enter_context(counting(f"{name}, batches", quiet=not world.main))
 
-        found = use.compare(
+        found = compare(
             args.folders,
             split=args.split,
             samples=args.samples,
@@ -62,14 +65,14 @@ def run(args: argparse.Namespace) -> int:
         if not world.main:
             return 0
     if args.json:
-        print(json.dumps([use.record(one) for one in found], indent=2))
+        print(json.dumps([record(one) for one in found], indent=2))
     elif args.format == "text":
         m = found[0].metrics
         print(f"{args.split}: NLL in {m.name}, {m.sequences} sequences")
-        print_table(use.cells(found), list(use.HEADER))
+        print_table(cells(found), list(HEADER))
     else:
         print(
-            {"markdown": use.as_markdown, "latex": use.as_latex, "csv": use.as_csv}[args.format](found),
+            {"markdown": as_markdown, "latex": as_latex, "csv": as_csv}[args.format](found),
             end="",
         )
     if args.out is not None:

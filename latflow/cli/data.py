@@ -31,6 +31,9 @@ def add(commands: Any) -> None:
     action = actions.add_parser("stats", help="sequences, steps, lengths, vocabulary, the cost of p(T)")
     action.add_argument("data.name", metavar="NAME", help="a corpus, or text:PATH, midi:DIR, tokens:PATH")
     names = add_fields(action, "data.", leave_out=("data.name",), spelt=_short)
+    action.add_argument(
+        "--left-out", dest="refused", action="store_true", help="list the files that were left out, and why"
+    )
     add_json(action)
     action.set_defaults(run=run_stats, options=names)
 
@@ -96,6 +99,10 @@ def run_stats(args: argparse.Namespace) -> int:
     print(f"\n{costs} in {found['unit']}, {found['convention']}")
     if found["kind"] != "music":
         print(f"symbols: {_first_of(found['symbols'], found['kind'])}")
+    if found["left_out"] and not args.refused:
+        print(f"{len(found['left_out'])} files left out (--left-out lists them)")
+    for line in found["left_out"] if args.refused else ():
+        print(f"left out: {line}")
     return 0
 
 

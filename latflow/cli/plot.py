@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from latflow.cli.parser import DATA_DIR_HELP
+from latflow.errors import LatflowError
 
 Draw = Callable[[argparse.Namespace], Any]
 """What was typed -> matplotlib's Figure."""
@@ -29,9 +30,10 @@ def add(commands: Any) -> None:
         "nlsq", _nlsq, "how NLSq makes a Gaussian multimodal: by hand, and learned, affine against NLSq"
     )
     command.add_argument(
-        "--steps", type=int, default=1500, metavar="N", help="of fitting each learned density (1500)"
+        "--train", action="store_true", help="learn the densities anew, not from stored weights"
     )
-    command.add_argument("--seed", type=int, default=0, help="(0)")
+    command.add_argument("--steps", type=int, metavar="N", help="of --train, for each density (1500)")
+    command.add_argument("--seed", type=int, metavar="S", help="of --train (0)")
 
     command = kind_of(
         "modality", _modality, "next-symbol distributions along a text", "an LSTM run (preset ...-lstm)"
@@ -84,11 +86,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _nlsq(args: argparse.Namespace) -> Any:
-    from latflow.plots.nlsq import nlsq_figure
+    from latflow.plots.nlsq import fitted, nlsq_figure
     from latflow.progress import counting
 
+    if not args.train:
+        if args.steps is not None or args.seed is not None:
+            raise LatflowError("--steps and --seed are of --train, which learns the densities anew")
+        return nlsq_figure()
     with counting("fitting two flows, steps") as tell:
-        return nlsq_figure(args.steps, args.seed, tell)
+        return nlsq_figure(fitted(args.steps or 1500, args.seed or 0, tell))
 
 
 def _modality(args: argparse.Namespace) -> Any:

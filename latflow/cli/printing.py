@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import textwrap
 from typing import Any
 
 
@@ -13,14 +17,29 @@ def cell(value: Any) -> str:
 
 
 def print_table(rows: list[list[str]], header: list[str]) -> None:
-    """Columns under their names; the first to the left, numbers to the right."""
+    """Columns under their names; the first to the left, numbers to the right. On a terminal the widest column is
+    broken where the table is wider than that."""
     table = [header, *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    widest = widths.index(max(widths))
+    room = _columns() - sum(widths) - 2 * (len(widths) - 1) + widths[widest]
+    if room < widths[widest]:
+        widths[widest] = max(room, 20)
     for row in table:
-        cells = [
-            text.rjust(width)
-            if text[:1].isdigit() or (row is header and rows[0][i][:1].isdigit())
-            else text.ljust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
+        lines = textwrap.wrap(row[widest], widths[widest]) or [""]
+        for number, line in enumerate(lines):
+            texts = [line if i == widest else text * (number == 0) for i, text in enumerate(row)]
+            cells = [
+                text.rjust(width)
+                if text[:1].isdigit() or (row is header and rows[0][i][:1].isdigit())
+                else text.ljust(width)
+                for i, (text, width) in enumerate(zip(texts, widths, strict=True))
+            ]
+            print("  ".join(cells).rstrip())
+
+
+def _columns() -> int:
+    """Of the terminal; what goes into a file or a pipe is not broken."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size().columns
+    return 1 << 20

@@ -18,9 +18,11 @@ def add(commands: Any) -> None:
         description="Train or go on with each row of a table, evaluate it once on the test set, print the table and "
         "write it as Markdown, LaTeX and JSON. Rows whose result file is there are not made again.",
     )
-    from latflow.reproduce.tables import TABLES
-
-    command.add_argument("table", metavar="TABLE", help=f"{', '.join(TABLES)} or all")
+    command.add_argument(
+        "table",
+        metavar="TABLE",
+        help="table1, table2, table3, passes, synthetic, beyond, beyond-small, beyond-synthetic or all",
+    )
     command.add_argument(
         "--small", action="store_true", help="the -small presets: minutes to tens of minutes a row"
     )

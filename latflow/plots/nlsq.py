@@ -7,14 +7,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from safetensors.torch import load_file
 from torch import Tensor
 
-from latflow.flows import Affine, Autoregressive, NLSq
+from latflow.flows import Affine, Autoregressive, NLSq, ScalarTransform
 from latflow.progress import Progress
 from latflow.training.seeds import Stream, seeded
 
@@ -69,8 +71,31 @@ def fit_mixture(
         return float(-flow.log_prob(mixture(20_000, generator)).mean())
 
 
-def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Progress = lambda done, of: None) -> Figure:
-    """The whole figure; `steps` of fitting for each of the two flows in (c, d)."""
+STORED = Path(__file__).with_name("nlsq.safetensors")
+"""The weights of the two flows, and the NLL of each, as 1500 steps from seed 0 gave them."""
+SCALARS: Mapping[str, Callable[[], ScalarTransform]] = {"affine": Affine, "nlsq": NLSq}
+
+
+def fitted(steps: int, seed: int, progress: Progress) -> dict[str, Tensor]:
+    """Both flows learned anew: their weights as "nlsq.NAME", and their NLL as "nlsq nll", likewise of affine."""
+    done, found = count(1), {}
+    for name in SCALARS:
+        with seeded(seed, Stream.WEIGHTS):
+            flow = plane_flow(name)
+        nll = fit_mixture(flow, steps, seed, lambda: progress(next(done), len(SCALARS) * steps))
+        found |= {f"{name}.{key}": value for key, value in flow.state_dict().items()}
+        found[f"{name} nll"] = torch.tensor(nll)
+    return found
+
+
+def plane_flow(name: str) -> Autoregressive:
+    """Over the plane."""
+    return Autoregressive(2, layers=5, scalar=SCALARS[name](), units=64)
+
+
+def nlsq_figure(weights: Mapping[str, Tensor] | None = None) -> Figure:
+    """The whole figure, of the weights that `fitted` gave, or of those that come with the package."""
+    weights = load_file(STORED) if weights is None else weights
     figure = Figure(figsize=(13, 3.4), layout="constrained")
     function, density, affine_axes, nlsq_axes = figure.subplots(1, 4)
 
@@ -92,19 +117,19 @@ def nlsq_figure(steps: int = 1500, seed: int = 0, progress: Progress = lambda do
 
     axis = torch.linspace(-4.2, 4.2, 240)
     grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)
-    done = count(1)
-    for letter, axes, scalar, name in (
-        ("c", affine_axes, Affine(), "affine"),
-        ("d", nlsq_axes, NLSq(), "NLSq"),
+    for letter, axes, name, title in (
+        ("c", affine_axes, "affine", "affine"),
+        ("d", nlsq_axes, "nlsq", "NLSq"),
     ):
-        with seeded(seed, Stream.WEIGHTS):
-            flow = Autoregressive(2, layers=5, scalar=scalar, units=64)
-        nll = fit_mixture(flow, steps, seed, lambda: progress(next(done), 2 * steps))
+        flow, nll = plane_flow(name), float(weights[f"{name} nll"])
+        flow.load_state_dict(
+            {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
+        )
         with torch.no_grad():
             p = flow.log_prob(grid).exp()
         axes.imshow(p.numpy(), origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
         axes.set(
-            title=f"({letter}) learned, 5 AF layers, {name}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
+            title=f"({letter}) learned, 5 AF layers, {title}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
             xlabel="z₁",
         )
     affine_axes.set(ylabel="z₂")

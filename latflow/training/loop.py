@@ -392,9 +392,10 @@ def train(
     start: Start | None = None,
     reporter: Reporter | None = None,
 ) -> tuple[Run, bool]:
-    """Train a config in a new folder. Returns the run, and whether it came to its end (False: interrupted).
+    """Train a config in a new folder, shown by `reporter`; `Reporter(quiet=True)` shows warnings only.
 
-    With `start` it begins with the weights of another run, whose symbols come first in its vocabulary.
+    Returns the run, and whether it came to its end (False: interrupted). With `start` it begins with the weights of
+    another run, whose symbols come first in its vocabulary.
     """
     given = from_dict(to_dict(config))  # wrong types are found before there is a folder
     config = replace(given, data=data.anchored(given.data))
@@ -443,7 +444,7 @@ def _fit(run: Run, corpus: Corpus, world: World, reporter: Reporter | None) -> t
     with ExitStack() as stack:
         if world.main:
             stack.enter_context(run.writer())
-        shown = reporter or Reporter(quiet=True)
+        shown = reporter or Reporter()
         if not world.main:
             shown = Reporter(quiet=True)
         stack.enter_context(shown)

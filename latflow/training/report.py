@@ -45,10 +45,10 @@ class Reporter:
         self, run: Run, model: SequenceModel, epoch: int, epochs: int, per_epoch: int, updates: int
     ) -> None:
         """Before the first step: the run, and how many steps are done and to do."""
-        self.total, self.per_epoch = epochs * per_epoch, per_epoch
+        self.total, self.per_epoch, self.exact = epochs * per_epoch, per_epoch, model.exact
         self.first, self.began = updates, time.monotonic()
         self.shown, self.steps, self.since = self.began, 0.0, self.began
-        self.mean = 0.0
+        self.mean, self.early = 0.0, False
         if run.config.train.tensorboard and World.is_main():
             self.board = _summary_writer(run)
         if self.quiet:
@@ -67,7 +67,11 @@ class Reporter:
         if self.quiet:
             return
         self.steps += sums.steps
-        elbo = in_unit(sums.negative_elbo, spec) / max(sums.steps, 1.0)
+        early = self._early(weight)
+        nats = sums.reconstruction if early else sums.negative_elbo
+        if early != self.early:  # from here on it is another figure
+            self.early, self.mean = early, 0.0
+        elbo = in_unit(nats, spec) / max(sums.steps, 1.0)
         if math.isfinite(elbo):  # a step that is not is skipped
             self.mean = elbo if not self.mean else 0.95 * self.mean + 0.05 * elbo
         now = time.monotonic()
@@ -75,9 +79,11 @@ class Reporter:
             return
         self.shown = now
         rate = self.steps / max(now - self.since, 1e-9)
+        what = "reconstruction" if early else "NLL" if self.exact else "NLL below"
+        weighed = "" if self.exact else f"KL weight {weight:.2f}  "
         text = (
-            f"epoch {epoch + 1}  step {updates}/{self.total}  -ELBO {self.mean:.3f} {spec.unit} per {spec.step_name}  "
-            f"KL weight {weight:.2f}  {rate:,.0f} {spec.step_name}s/s"
+            f"epoch {epoch + 1}  step {updates}/{self.total}  {what} {self.mean:.3f} {spec.unit} per {spec.step_name}  "
+            f"{weighed}{rate:,.0f} {spec.step_name}s/s"
         )
         if self.bar:
             self.bar.update(self.task, completed=updates, text=text)
@@ -97,14 +103,27 @@ class Reporter:
         """After every epoch."""
         if self.quiet:
             return
-        trained = train["negative_elbo"]
-        left = self._left(epoch * self.per_epoch)
+        early = self._early(weight)
+        trained = train.get("reconstruction" if early else "negative_elbo")
+        shown = "-" if trained is None else format(trained, ".4f")
+        if self.exact:
+            found = f"valid NLL {valid.nll:.4f} {valid.name}"
+        elif early:  # the KL counts for little, so that a bound with all of it is any number
+            found = f"valid reconstruction {valid.reconstruction:.4f} {valid.name}"
+        else:
+            found = (
+                f"valid NLL below {valid.negative_elbo:.4f} {valid.name} (reconstruction {valid.reconstruction:.4f} "
+                f"+ KL {valid.kl:.4f} + length {valid.length:.4f})"
+            )
+        weighed = "" if self.exact else f"KL weight {weight:.2f}  "
         self.say(
-            f"epoch {epoch}/{epochs}  valid -ELBO {valid.negative_elbo:.4f} {valid.name} "
-            f"(reconstruction {valid.reconstruction:.4f}, KL {valid.kl:.4f}, length {valid.length:.4f})  "
-            f"train {'-' if trained is None else format(trained, '.4f')}  KL weight {weight:.2f}  lr {lr:.2g}  "
-            f"{left} left{'  best' if better else ''}"
+            f"epoch {epoch}/{epochs}  {found}  train {shown}  {weighed}lr {lr:.2g}  "
+            f"{self._left(epoch * self.per_epoch)} left{'  best' if better else ''}"
         )
+
+    def _early(self, weight: float) -> bool:
+        """While the KL hardly counts, the reconstruction is what is learned."""
+        return not self.exact and weight < 0.25
 
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}", sys.stderr)

@@ -155,7 +155,14 @@ class Run:
 
     def corpus(self, data_dir: str | None = None) -> Corpus:
         """The data this run was trained on, as this machine has it, in `data_dir` if that is given."""
-        corpus = data.load(data.like(data.placed(self.config.data, data_dir), self.spec), among=self.spec)
+        config = data.like(data.placed(self.config.data, data_dir), self.spec)
+        own = Path(config.name.partition(":")[2]) if ":" in config.name else None
+        if own is not None and not own.exists():
+            raise LatflowError(
+                f"the data of the run at {self.folder} is not at {own}; --data-dir DIR (of evaluate, compare, score "
+                "and plot) names the folder in which it is now"
+            )
+        corpus = data.load(config, among=self.spec)
         self.check_data(corpus)
         return corpus
 

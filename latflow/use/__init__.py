@@ -1,5 +1,6 @@
 """What people do with a trained model: draw new sequences, also given some of them, score their own, share a folder."""
 
+from latflow.use.compare import compare
 from latflow.use.evidence import Evidence
 from latflow.use.export import export, save
 from latflow.use.given import Given, given
@@ -13,6 +14,7 @@ __all__ = [
     "Given",
     "Scores",
     "between",
+    "compare",
     "export",
     "given",
     "like",

@@ -220,11 +220,11 @@ def finished(tmp_path_factory):
         (["train", "hmm-af-af", "--model.prior.time", "maf"], "model.prior.time is 'maf'; accepted: af"),
         (
             ["train", "hmm-af-af", "--train.kl_steps", "600"],
-            "train.kl_steps is 600; it must be a list of 2 numbers",
+            "train.kl_steps is 600; it must be a list of 2 whole numbers, or null",
         ),
         (
             ["train", "hmm-af-af", "--model.position_rank", "x"],
-            "model.position_rank is 'x'; it must be a whole number",
+            "model.position_rank is 'x'; it must be a whole number, or null",
         ),
         (["train", "hmm-af-af", "--train.lr", "-1"], "train.lr is -1.0; accepted: 0 to 1e+06"),
         (
