@@ -31,11 +31,23 @@ def test_every_symbol_of_the_table_of_equations_exists(symbol):
     pytest.fail(f"no module for {symbol}")
 
 
-def test_the_example_of_using_z_runs_as_it_stands(capsys):
-    """The ends of the way it prints are the two sentences as the model keeps them."""
-    (block,) = re.findall(
+def examples() -> list[str]:
+    return re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "using.md").read_text(encoding="utf-8"), re.DOTALL
     )
+
+
+def test_the_example_of_scores_runs_as_it_stands(capsys, tmp_path, monkeypatch):
+    """The line of nonsense is the more surprising."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile(examples()[1], "using.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "Zzz qqq xxx zzz qqq xxx."
+    assert (tmp_path / "scores.csv").read_text(encoding="utf-8").startswith("index,")
+
+
+def test_the_example_of_using_z_runs_as_it_stands(capsys):
+    """The ends of the way it prints are the two sentences as the model keeps them."""
+    block, _ = examples()
     names: dict = {}
     exec(compile(block, "using.md", "exec"), names)
     shape, *kept_and_way = capsys.readouterr().out.splitlines()

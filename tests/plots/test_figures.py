@@ -233,7 +233,7 @@ def test_the_command_draws_what_a_run_holds(lstm_run, tmp_path, capsys):
         ["curves", str(lstm_run)],
         ["curves", str(result)],
         ["roll", str(lstm_run), "-n", "1"],
-        ["nlsq", "--steps", "2"],
+        ["nlsq", "--train", "--steps", "2"],
     ):
         assert main(["plot", *words, "--out", str(tmp_path / "figure")]) == 0
         written = capsys.readouterr().out.split()
@@ -245,7 +245,7 @@ def test_the_command_draws_what_a_run_holds(lstm_run, tmp_path, capsys):
     [
         (["curves", "nowhere"], "no run at nowhere"),
         (["nlsq", "--steps", "0"], "--steps is 0; it must be 1 or more"),
-        (["nlsq", "--steps", "1", "--out", "x.pdf"], "x.pdf: .pdf is not written; accepted: a name"),
+        (["nlsq", "--out", "x.pdf"], "x.pdf: .pdf is not written; accepted: a name"),
     ],
 )
 def test_mistakes_are_one_line(words, message, capsys):
