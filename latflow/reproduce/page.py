@@ -46,7 +46,7 @@ What the tables say:
   RNN-NADE (2.31). Penn Treebank, two passes: the flow and the LSTM are the same model but for the way through z, and
   the flow is ahead by as little as the seeds differ; seeds 0, 1 and 2 have 1.6932, 1.6980 and 1.6941 (mean 1.6951,
   standard deviation 0.0026), the LSTM with the same seeds 1.6975, 1.7006 and 1.6958 (1.6980, 0.0024), so 0.0044,
-  0.0026 and 0.0017 (`latflow train ptb-af-af-codebook-small --seed 1`; seeds 1 and 2 with K = 5, all of them effective)."""
+  0.0026 and 0.0017 (`latflow train ptb-af-af-codebook-small --seed 1`; seeds 1 and 2 with K = 5, all effective)."""
 
 ANEW = """\
 Every file names the command that makes it anew, in a clone (`--anew` measures though the file is there, and tells both
