@@ -67,7 +67,8 @@ def modality_figure(model: SequenceModel, text: str, positions: Sequence[int] | 
         axes.bar(range(len(shown)), row[shown].tolist(), color=colours, width=0.85)
         axes.set_xticks(range(len(shown)), names, fontsize=6 if len(shown) > 26 else 8)
         entropy = float(torch.special.entr(row).sum()) / math.log(2)
-        axes.set_title(f"{_before(x[: position - 1].tolist(), spec)}?   ({entropy:.1f} bits)", fontsize=9)
+        before = _before(x[: position - 1].tolist(), spec) if position > 1 else "at the start: "
+        axes.set_title(f"{before}?   ({entropy:.1f} bits)", fontsize=9)
         axes.set(ylim=(0, max(0.05, 1.08 * float(row.max()))), xlim=(-0.8, len(shown) - 0.2))
         axes.tick_params(axis="x", length=0)
     for axes in panels[len(positions) :]:

@@ -47,6 +47,12 @@ def mixture(n: int, generator: torch.Generator) -> Tensor:
     return centres + SPREAD * torch.randn(n, 2, generator=generator)
 
 
+def mixture_density(points: Tensor) -> Tensor:
+    """p of points (..., 2) under the mixture."""
+    square = (points[..., None, :] - torch.tensor(CENTRES)).square().sum(-1) / SPREAD**2
+    return (-0.5 * square).exp().mean(-1) / (2 * math.pi * SPREAD**2)
+
+
 def mixture_entropy() -> float:
     """Nearly exact in nats, since the components hardly overlap: log 4 and a Gaussian's entropy."""
     return math.log(len(CENTRES)) + math.log(2 * math.pi * math.e * SPREAD**2)
@@ -96,8 +102,8 @@ def plane_flow(name: str) -> Autoregressive:
 def nlsq_figure(weights: Mapping[str, Tensor] | None = None) -> Figure:
     """The whole figure, of the weights that `fitted` gave, or of those that come with the package."""
     weights = load_file(STORED) if weights is None else weights
-    figure = Figure(figsize=(13, 3.4), layout="constrained")
-    function, density, affine_axes, nlsq_axes = figure.subplots(1, 4)
+    figure = Figure(figsize=(15.5, 3.4), layout="constrained")
+    function, density, target_axes, affine_axes, nlsq_axes = figure.subplots(1, 5)
 
     z = torch.linspace(-4, 4, 2001, dtype=torch.float64)
     eps, logdet = composed_by_hand(z)
@@ -117,9 +123,16 @@ def nlsq_figure(weights: Mapping[str, Tensor] | None = None) -> Figure:
 
     axis = torch.linspace(-4.2, 4.2, 240)
     grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)
+    extent = (-4.2, 4.2, -4.2, 4.2)
+    truth = mixture_density(grid)
+    top = float(truth.max())
+    target_axes.imshow(truth.numpy(), origin="lower", extent=extent, cmap="Blues", vmin=0, vmax=top)
+    target_axes.set(
+        title="(c) target: four Gaussians", xlabel=f"z₁\nentropy {mixture_entropy():.2f} nats", ylabel="z₂"
+    )
     for letter, axes, name, title in (
-        ("c", affine_axes, "affine", "affine"),
-        ("d", nlsq_axes, "nlsq", "NLSq"),
+        ("d", affine_axes, "affine", "affine"),
+        ("e", nlsq_axes, "nlsq", "NLSq"),
     ):
         flow, nll = plane_flow(name), float(weights[f"{name} nll"])
         flow.load_state_dict(
@@ -127,10 +140,6 @@ def nlsq_figure(weights: Mapping[str, Tensor] | None = None) -> Figure:
         )
         with torch.no_grad():
             p = flow.log_prob(grid).exp()
-        axes.imshow(p.numpy(), origin="lower", extent=(-4.2, 4.2, -4.2, 4.2), cmap="Blues", vmin=0)
-        axes.set(
-            title=f"({letter}) learned, 5 AF layers, {title}\nNLL {nll:.2f} (truth {mixture_entropy():.2f})",
-            xlabel="z₁",
-        )
-    affine_axes.set(ylabel="z₂")
+        axes.imshow(p.numpy(), origin="lower", extent=extent, cmap="Blues", vmin=0, vmax=top)
+        axes.set(title=f"({letter}) learned, 5 AF layers, {title}", xlabel=f"z₁\nNLL {nll:.2f} nats")
     return figure

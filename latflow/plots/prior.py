@@ -72,6 +72,7 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
     columns = min(8, last - first) if last - first > 4 else last - first
     columns = 4 if last - first == 8 else columns
     rows = math.ceil((last - first) / columns)
+    columns = math.ceil((last - first) / rows)  # no row that is nearly empty
     figure = Figure(figsize=(1.9 * columns + 0.5, 2.05 * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flatten().tolist()
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
@@ -80,6 +81,9 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
         norm = PowerNorm(0.5, vmin=0, vmax=max(float(density.max()), 1e-30))
         axes.imshow(density.numpy(), origin="lower", extent=extent, cmap="Blues", norm=norm, aspect="auto")
         axes.plot(*z[t].tolist(), marker="+", color="tab:red", markersize=9, markeredgewidth=1.6)
+        axes.text(
+            0.97, 0.03, f"max {float(density.max()):.2g}", ha="right", fontsize=6, transform=axes.transAxes
+        )
         axes.set_title(label(spec.symbols[int(x[t])], spec), fontsize=13, pad=5)
         axes.tick_params(labelsize=7)
     for axes in panels[last - first :]:
@@ -89,18 +93,19 @@ def prior_figure(model: SequenceModel, text: str, part: str | None = None, seed:
     for axes in panels[max(0, last - first - columns) : last - first]:
         axes.set_xlabel("$z_{t,1}$", fontsize=9)
     figure.suptitle(
-        r"$p(z_t \mid z_{<t})$, colour by the square root; red: $z_t \sim q(z \mid x)$", fontsize=10
+        r"$p(z_t \mid z_{<t})$, colour by the square root up to each panel's max; red: $z_t \sim q(z \mid x)$",
+        fontsize=10,
     )
     return figure
 
 
 @torch.no_grad()
 def box_of(model: LatentSequenceModel, context: Tensor, z: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Corners of a box that holds 99 % of each step's prior and all the z drawn, with a margin."""
+    """Corners of a box that holds 99 % of the prior of every step and all the z drawn, with a margin."""
     n = 400
     with seeded(seed, Stream.FIGURE_PRIOR):
         drawn = model.prior.hidden.sample(context=context.repeat_interleave(n, 0))
-    low, high = (torch.quantile(drawn, q, 0) for q in (0.005, 0.995))
-    low, high = torch.minimum(low, z.amin(0)), torch.maximum(high, z.amax(0))
+    low, high = (torch.quantile(drawn.unflatten(0, (-1, n)), q, 1) for q in (0.005, 0.995))  # of each step
+    low, high = torch.minimum(low, z).amin(0), torch.maximum(high, z).amax(0)
     margin = 0.08 * (high - low).clamp(min=1e-3)
     return low - margin, high + margin

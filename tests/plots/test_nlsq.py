@@ -37,7 +37,7 @@ def test_nlsq_comes_closer_to_four_gaussians_than_affine():
 def test_figure_is_drawn(tmp_path):
     figure = nlsq_figure(fitted(2, 0, lambda done, of: None))
     figure.savefig(tmp_path / "nlsq.png")
-    assert [axes.get_title()[:3] for axes in figure.axes] == ["(a)", "(b)", "(c)", "(d)"]
+    assert [axes.get_title()[:3] for axes in figure.axes] == ["(a)", "(b)", "(c)", "(d)", "(e)"]
 
 
 def test_stored_weights_are_of_the_flows_that_are_drawn():
