@@ -787,14 +787,14 @@ BREAKS: list[Break] = [
             ("midi-rounds-up", "_round", "steps + Fraction(1, 2)", "steps + Fraction(99, 100)"),
             (
                 "midi-short-notes",
-                "_read",
+                "parse_midi",
                 "roll[on : max(off, on + 1), note - LOWEST] = 1",
                 "roll[on:off, note - LOWEST] = 1",
             ),
-            ("midi-articulate", "_read", "if articulate:", "if False:"),
+            ("midi-articulate", "parse_midi", "if articulate:", "if False:"),
             (
                 "midi-pitch",
-                "_read",
+                "parse_midi",
                 "roll[on : max(off, on + 1), note - LOWEST]",
                 "roll[on : max(off, on + 1), note - LOWEST - 1]",
             ),

@@ -77,7 +77,14 @@ def test_a_density_of_two_dimensions_comes_as_a_picture(ask):
 
 
 def test_the_same_seed_draws_the_same(ask):
-    fields = {"model": "pydoc", "how": "continue", "text": "The value ", "length": 20, "n": 2, "particles": 20}
+    fields = {
+        "model": "pydoc",
+        "how": "continue",
+        "text": "The value ",
+        "length": 20,
+        "n": 2,
+        "particles": 20,
+    }
     first, again, other = (ask.result("text/draw", **fields | {"seed": seed}) for seed in (4, 4, 5))
     assert first == again
     assert first["texts"] != other["texts"]
@@ -210,3 +217,8 @@ def test_curves_grow_and_new_weights_are_read(ask, run_folder):
     made.save(WEIGHTS, weights_of(model), {})
     again = ask.result("runs/sample", run="own-run", seed=1)["sample"]
     assert set(again) == {model.spec.symbols[3]} != set(first["sample"])
+    (run_folder / WEIGHTS).write_bytes(b"damaged")
+    said = ask.error("runs/sample", {"run": "own-run"})
+    assert said.startswith("own-run/model.safetensors is damaged")
+    made.save(WEIGHTS, weights_of(model), {})
+    assert set(ask.result("runs/sample", run="own-run")["sample"]) == {model.spec.symbols[3]}
