@@ -928,8 +928,18 @@ BREAKS: list[Break] = [
         USE,
         [
             ("cli-sample-temperature", "run", "1.0 if args.temperature is None else args.temperature", "1.0"),
-            ("cli-sample-argmax", "run", "argmax=bool(args.argmax)", "argmax=False"),
-            ("cli-sample-seed", "run", "argmax=bool(args.argmax),\n                seed=args.seed", "seed=0"),
+            (
+                "cli-sample-argmax",
+                "run",
+                "argmax=bool(args.argmax),\n                seed=args.seed,\n                label",
+                "seed=args.seed,\n                label",
+            ),
+            (
+                "cli-sample-seed",
+                "run",
+                "seed=args.seed,\n                label",
+                "seed=0,\n                label",
+            ),
             ("cli-sample-length", "run", "length=args.length", "length=None"),
             ("cli-sample-n", "run", "n = 8 if args.n is None else args.n", "n = 8"),
         ],
