@@ -30,7 +30,10 @@ class Book:
         with self._lock:
             stamp = stamp_of(self.run.folder / WEIGHTS) or stamp_of(self.run.folder / TRAINER)
             if self._model is None or stamp != self._of:
-                self._model, self._of = self.run.model(), stamp
+                try:
+                    self._model, self._of = self.run.model(), stamp
+                except LatflowError as error:  # in the browser a run is known by its name
+                    raise LatflowError(str(error).replace(str(self.run.folder), self.name)) from None
             return self._model
 
     def about(self) -> dict[str, Any]:

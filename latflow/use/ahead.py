@@ -1,6 +1,6 @@
 """What a model expects as a sequence goes on: p(x_t | x_<t), with T known or only known to be longer.
 
-With an open end T is one of a few lengths T_k, quantiles of p(T | T > n), with weights w_k:
+With an open end T is one of a few lengths T_k, all of p(T | T > n) or quantiles of it, with weights w_k:
 
     p(x_t | x_<t) = Σ_k w_k p(x_≤t | T_k) / Σ_k w_k p(x_<t | T_k).
 
@@ -106,12 +106,15 @@ def next_symbol(
 
 
 def _lengths(model: SequenceModel, n: int, ended: bool) -> tuple[Float[Tensor, "k"], Int[Tensor, "k"]]:
-    """T_k with log w_k: n itself, or quantiles of p(T | T > n)."""
+    """T_k with log w_k: n itself, or of p(T | T > n) all lengths if they are few, else quantiles."""
     p = model.length.log_p.exp().clone()
     p[: n + 1] = 0
     if ended or not p.sum() > 0:
         further = not ended and not model.length.bounded
         return torch.zeros(1, dtype=torch.float64), torch.tensor([n + further])
+    few = p.nonzero().flatten()
+    if len(few) <= LENGTHS:
+        return (p[few] / p.sum()).log(), few
     places = (torch.arange(LENGTHS, dtype=torch.float64) + 0.5) / LENGTHS
     found, counts = torch.searchsorted(p.cumsum(0) / p.sum(), places).unique_consecutive(return_counts=True)
     return (counts.double() / LENGTHS).log(), found

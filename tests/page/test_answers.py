@@ -217,3 +217,8 @@ def test_curves_grow_and_new_weights_are_read(ask, run_folder):
     made.save(WEIGHTS, weights_of(model), {})
     again = ask.result("runs/sample", run="own-run", seed=1)["sample"]
     assert set(again) == {model.spec.symbols[3]} != set(first["sample"])
+    (run_folder / WEIGHTS).write_bytes(b"damaged")
+    said = ask.error("runs/sample", {"run": "own-run"})
+    assert said.startswith("own-run/model.safetensors is damaged")
+    made.save(WEIGHTS, weights_of(model), {})
+    assert set(ask.result("runs/sample", run="own-run")["sample"]) == {model.spec.symbols[3]}

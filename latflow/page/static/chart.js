@@ -30,7 +30,7 @@ export function drawCurves(canvas, run, range) {
   const pad = 0.06 * (range[1] - range[0]) || 0.5;
   const [low, high] = [range[0] - pad, range[1] + pad];
   const last = Math.max(2, epochs.at(-1));
-  const x = (epoch) => left + (width - left - 8) * (epoch - 1) / (last - 1);
+  const x = (epoch) => left + (width - left - 16) * (epoch - 1) / (last - 1);
   const y = (value) => 8 + (height - bottom - 8) * (high - value) / (high - low);
   pen.textAlign = "right";
   pen.textBaseline = "middle";
