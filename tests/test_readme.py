@@ -37,9 +37,12 @@ def test_what_needs_no_training_runs_as_it_stands(tmp_path, monkeypatch, capsys)
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "new.txt").write_text("The value of the expression is returned.\n")
-    section = README.split("## Try it without training")[1].split("\n## ")[0]
+    docs = (Path(__file__).parents[1] / "docs" / "training.md").read_text(encoding="utf-8")
+    section = docs.split("## Try it without training")[1].split("\n## ")[0]
     commands = re.findall(r"^    latflow (.+)$", section, re.MULTILINE)
-    assert [command.split()[0] for command in commands] == ["sample", "plot", "score"]
+    commands = [command for command in commands if command.split()[0] in ("sample", "plot", "score")]
+    assert len(commands) >= 3
+    commands += re.findall(r"^    latflow (sample pydoc --template .+)$", README, re.MULTILINE)
     for command in commands:
         assert main(shlex.split(command, comments=True)) == 0, capsys.readouterr().err
     assert {"jsb-sample.mid", "jsb-sample.wav", "jsb-sample.png", "pydoc-2d-prior.png"} <= {

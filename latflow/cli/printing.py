@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -40,6 +39,6 @@ def print_table(rows: list[list[str]], header: list[str]) -> None:
 
 def _columns() -> int:
     """Of the terminal; what goes into a file or a pipe is not broken."""
-    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+    if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return 1 << 20

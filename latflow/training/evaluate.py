@@ -315,6 +315,8 @@ def table(metrics: Metrics, paper: Mapping[str, float | None] | None = None) -> 
         "KL": f"{metrics.kl:.4f}",
         "length, -log p(T)": f"{metrics.length:.4f}",
     }
+    if metrics.samples == 1 and metrics.kl == 0:  # exact: there is no bound and no KL
+        ours = {name: ours[name] for name in ("NLL", "length, -log p(T)")}
     if metrics.samples > 1:
         ours["NLL at K"] = ", ".join(f"{k}: {value:.4f}" for k, value in metrics.nll_at.items())
         ours["effective samples"] = f"{metrics.effective_samples:.2f} of {metrics.samples}"

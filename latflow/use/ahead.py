@@ -24,9 +24,10 @@ from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
 from latflow.models.emission.bayes import BayesEmission
 from latflow.models.posterior.codebook import CodebookPosterior
 from latflow.shapes import Float, Int
-from latflow.training.evaluate import evaluating
+from latflow.training.evaluate import NATS_PER_UNIT, evaluating
 from latflow.training.seeds import Stream, seeded
 from latflow.use.given import check_length
+from latflow.use.score import score
 from latflow.use.walkers import stepwise
 
 LENGTHS = 6
@@ -59,10 +60,10 @@ def surprise(
     A model that looks at the whole sequence has terms of its bound instead (`latflow.use.score`), and an end.
     """
     check_length(model, len(x))
+    if not stepwise(model):
+        (row,) = score(model, [x], samples=samples or BOUND_SAMPLES, seed=seed)
+        return np.array(row["bound_steps"]) * NATS_PER_UNIT[model.spec.unit]
     with torch.no_grad(), evaluating(model), seeded(seed, Stream.SCORING):
-        if not stepwise(model):
-            terms = model.terms(collate([x], model.spec), samples or BOUND_SAMPLES, given_length=True)
-            return (terms.kl - terms.log_emission)[0].mean(0).double().numpy()
         log_w, lengths = _lengths(model, len(x), ended)
         joint = (log_w[:, None] + _log_p(model, x, lengths, samples or SAMPLES)).logsumexp(0)  # (T + 1,)
         return -joint.diff().numpy()

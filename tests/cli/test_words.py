@@ -36,12 +36,12 @@ def test_a_bound_is_shown_when_it_is_one(tmp_path, capsys):
 
 
 def test_a_table_fits_the_terminal(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("latflow.cli.printing._columns", lambda: 60)
     print_table([["jsb", "a long description " * 8, "6.5"], ["b", "short", "1"]], ["model", "what", "NLL"])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
     assert sum(line.count("description") for line in lines) == 8
-    monkeypatch.delenv("COLUMNS")
+    monkeypatch.undo()
     print_table([["jsb", "a long description " * 8, "6.5"]], ["model", "what", "NLL"])
     assert len(capsys.readouterr().out.splitlines()) == 2
 

@@ -270,5 +270,5 @@ def test_own_data_is_found_from_anywhere_and_where_it_went(tmp_path, monkeypatch
     assert main(["evaluate", "run"]) == 0
     (tmp_path / "here").rename(tmp_path / "there")
     assert main(["evaluate", "run"]) == 2
-    assert "no such file" in capsys.readouterr().err
+    assert "--data-dir DIR" in capsys.readouterr().err
     assert main(["evaluate", "run", "--data-dir", "there"]) == 0

@@ -195,8 +195,10 @@ def test_what_is_not_a_run_is_not_offered_to_go_on_with(tmp_path):
 
 def test_the_weights_that_are_taken_are_named(copy, capsys):
     (copy.folder / WEIGHTS).unlink()
-    assert main(["evaluate", str(copy.folder), "--samples", "1"]) == 0
-    assert "last weights (there are no best)" in capsys.readouterr().out
+    assert main(["evaluate", str(copy.folder), "--samples", "1"]) == 2
+    assert "--weights last" in capsys.readouterr().err
+    assert main(["evaluate", str(copy.folder), "--samples", "1", "--weights", "last"]) == 0
+    assert "last weights" in capsys.readouterr().out
 
 
 def test_one_process_trains_in_a_folder(trained):
