@@ -61,7 +61,7 @@ def add(commands: Any) -> None:
         "--particles",
         type=int,
         metavar="K",
-        help="of the sequential Monte Carlo (500, and more where few stay different)",
+        help="of the sequential Monte Carlo (500, of music 200, and more where few stay different)",
     )
     near = command.add_argument_group("near others (latent models)")
     near.add_argument("--like", metavar="X", help="vary this: a file, or text itself")

@@ -20,7 +20,8 @@ from latflow.use.walkers import walker_of
 
 THRESHOLD = 0.5
 """Particles are resampled where fewer than this share of them is effective."""
-FIRST, FACTOR = 500, 4
+FIRST = {"text": 500, "tokens": 500, "music": 200}
+FACTOR = 4
 """Particles to begin with where their number is not given, and how many times more there are next time."""
 MOST = {"text": 400_000, "tokens": 400_000, "music": 60_000}
 """Particles times known steps that are not exceeded by it."""
@@ -64,8 +65,8 @@ def given(
 ) -> Given:
     """n sequences of p(x | x_known, T), by `particles` particles: exact as they grow many.
 
-    If their number is not given, there are 500, and four times as many again and again while fewer than n draws are
-    effectively different, as far as is quick.
+    If their number is not given, there are 500 (200 of music), and four times as many again and again while fewer than
+    n draws are effectively different, as far as is quick.
 
     `temperature` scales the noise of what is drawn, and with `argmax` that is the most likely x given z (for the
     baseline, the most likely next symbol), not a draw; what is known is weighed by the model as it is. Up to the last
@@ -79,7 +80,7 @@ def given(
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
     check_length(model, len(evidence.x) + evidence.open_end)
     device = next(model.parameters()).device
-    many = max(n, FIRST if particles is None else particles)
+    many = max(n, FIRST[model.spec.kind] if particles is None else particles)
     while True:
         with evaluating(model), seeded(seed, Stream.GIVEN):
             lengths = _lengths(model, evidence, many).to(device)

@@ -107,7 +107,7 @@ def test_next_symbol_distributions_are_the_models():
 def test_modality_figure(tmp_path):
     made = model(config("hmm-lstm"))
     figure = modality_figure(made, TEXT, [1, 3, 7])
-    assert [axes.get_title().split("?")[0] for axes in figure.axes] == ["", "ke", "kesit␣"]
+    assert [axes.get_title().split("?")[0] for axes in figure.axes] == ["at the start: ", "ke", "kesit␣"]
     assert len(modality_figure(made, TEXT).axes) == 6
     save(figure, tmp_path / "modality")
 

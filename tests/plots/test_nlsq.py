@@ -53,4 +53,4 @@ def test_stored_weights_are_of_the_flows_that_are_drawn():
         assert abs(found[name] - float(weights[f"{name} nll"])) < 0.05  # of 20,000 points: 0.01
     assert found["nlsq"] < found["affine"]
     assert found["nlsq"] < mixture_entropy() + 0.1
-    assert len(nlsq_figure().axes) == 4
+    assert len(nlsq_figure().axes) == 5

@@ -278,7 +278,7 @@ def test_particles_grow_where_few_draws_stay_different(monkeypatch):
     model = tiny("af-af")
     evidence = Evidence.template(SPEC, "?c?c")
     module = importlib.import_module("latflow.use.given")  # the function has the module's name
-    monkeypatch.setattr(module, "FIRST", 4)
+    monkeypatch.setattr(module, "FIRST", {"text": 4})
     found = given(model, evidence, 4)
     assert found.effective_samples >= 4
     assert found.particles in (16, 64, 256, 1024)
