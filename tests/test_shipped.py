@@ -238,6 +238,10 @@ def test_paths_of_this_machine_are_not_exported(tmp_path):
     settings = config(data__data_dir=str(tmp_path))
     model = build(settings.model, data.load(settings.data).spec)
     assert latflow.save(model, tmp_path / "shared", settings).config.data.data_dir is None
+    own = evolve(settings, {"data.name": f"text:{tmp_path}/secret/lines.txt"})
+    shared = latflow.save(model, tmp_path / "own", own)
+    assert shared.config.data.name == "text:lines.txt"
+    assert all("secret" not in path.read_text() for path in shared.folder.glob("*.json"))
 
 
 @pytest.mark.parametrize("value", [7e4, float("inf")])

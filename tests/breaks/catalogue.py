@@ -881,7 +881,7 @@ BREAKS: list[Break] = [
     ),
     *_of(
         "latflow/data/own.py",
-        "tests/data/test_text.py",
+        ("tests/data/test_text.py", "tests/test_fields.py"),
         [
             ("split-seed", "seeded_split", "default_rng(config.split_seed)", "default_rng(0)"),
             (

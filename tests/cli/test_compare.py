@@ -34,6 +34,9 @@ def test_each_number_is_that_of_evaluate_and_differences_are_paired(folders):
         truth = None if corpus.truth is None else corpus.truth["test"]
         alone = evaluate(one.run.model(), corpus.splits["test"], samples=4, seed=3, truth=truth)
         assert one.metrics == alone
+    valid = compare(folders[:2], split="valid", samples=4, seed=3)[0]
+    assert valid.metrics.nll == evaluate(valid.run.model(), valid.run.corpus().splits["valid"]).nll
+    assert valid.metrics.nll != lstm.metrics.nll
     assert (lstm.difference, lstm.difference_error) == (None, None)
     assert flow.difference == pytest.approx(flow.metrics.nll - lstm.metrics.nll)
 

@@ -71,6 +71,14 @@ def test_on_the_same_data_it_begins_where_the_other_ended(source, tmp_path):
     assert first["kl_weight"] == 1.0
 
 
+def test_training_goes_on_from_the_weights_taken_over(source, tmp_path):
+    """At a rate of next to nothing what comes out is what went in."""
+    run = begun(source, source.config.data.name, tmp_path / "on", **{"train.lr": 1e-9, "train.ema": 0.0})
+    weights, _ = source.read(WEIGHTS)
+    for name, value in run.read(WEIGHTS)[0].items():
+        torch.testing.assert_close(value, weights[name], rtol=0, atol=1e-6)
+
+
 def test_rows_go_by_their_symbol_and_new_symbols_are_behind(source, tmp_path):
     """The vocabulary is the old one, the new symbols and the mark for unknown; rows stay with their symbols."""
     name = lines(tmp_path / "new.txt", "cxabz", 12, seed=1)
