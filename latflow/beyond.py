@@ -229,7 +229,7 @@ BUILT_IN: Mapping[str, tuple[Diff, Mapping[str, Diff]]] = {
             "train.epochs": 10,
             "train.lr_decay": 10,
         },
-        TEXT_ROWS,
+        {**TEXT_ROWS, "af-af": {"model.prior.hidden": "codebook"}},  # few words: its own matrix is better
     ),
     "chords": (
         {
