@@ -126,7 +126,7 @@ CORPORA: Mapping[str, tuple[Diff, Mapping[str, Diff]]] = {
             "model.prior.context.input_dropout": 0.2,
             "model.baseline.units": 500,
             "model.baseline.dropout": 0.2,
-            "train.batch_size": 16,
+            "train.batch_size": 32,
             "train.lr": 4e-3,
             "train.epochs": 12,
             "train.lr_decay": 12,
