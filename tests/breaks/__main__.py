@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from tests.breaks.patch import ROOT, Break, read
 COPIED = ("latflow", "tests", "examples", "results", "docs", "pyproject.toml", "README.md", "Makefile")
 MINUTES = 10
 """After so long a run of tests has hung, which is noticed too."""
+ALL_MINUTES = 40
+"""The same for all tests together, without a break."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -53,14 +56,15 @@ def run(chosen: list[Break], processes: int) -> int:
     began = time.monotonic()
     trees: queue.Queue[Path] = queue.Queue()
     with tempfile.TemporaryDirectory(prefix="latflow-breaks-") as folder:
-        for number in range(processes):
-            trees.put(copy(Path(folder) / str(number)))
-        tree = trees.get()
+        first = copy(ROOT, Path(folder) / "0")
+        trees.put(first)
         tests = sorted({test for b in chosen for test in b.tests})
-        if not passes(tree, tests):
-            print("the tests fail without any break; mend that first")
+        if (failed := failure(first, tests, "-n", str(processes), minutes=ALL_MINUTES)) is not None:
+            print(f"{failed}\nthe tests fail without any break; mend that first")
             return 2
-        trees.put(tree)
+        print(f"their tests pass without a break, {(time.monotonic() - began) / 60:.0f} minutes", flush=True)
+        for number in range(1, processes):  # of the first, in which kernels are compiled by now
+            trees.put(copy(first, Path(folder) / str(number)))
 
         def noticed(b: Break) -> bool:
             tree = trees.get()
@@ -68,7 +72,7 @@ def run(chosen: list[Break], processes: int) -> int:
                 source = read(b.file, tree)
                 (tree / b.file).write_text(b.applied(source), encoding="utf-8")
                 try:
-                    found = not passes(tree, b.tests)
+                    found = failure(tree, b.tests) is not None
                 finally:
                     (tree / b.file).write_text(source, encoding="utf-8")
             finally:
@@ -86,20 +90,19 @@ def run(chosen: list[Break], processes: int) -> int:
     return int(bool(survivors))
 
 
-def copy(tree: Path) -> Path:
+def copy(source: Path, tree: Path) -> Path:
     tree.mkdir()
     for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("_build"))
-        elif source.exists():
-            shutil.copy(source, tree / name)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, tree / name, ignore=shutil.ignore_patterns("_build"))
+        elif (source / name).exists():
+            shutil.copy(source / name, tree / name)
     return tree
 
 
-def passes(tree: Path, tests: list[str] | tuple[str, ...]) -> bool:
-    """Whether the tests pass there; that there are none is an error."""
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+def failure(tree: Path, tests: Sequence[str], *options: str, minutes: int = MINUTES) -> str | None:
+    """How the tests fail there, None if they pass; that there are none is an error."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     try:
         ended = subprocess.run(
@@ -108,16 +111,16 @@ def passes(tree: Path, tests: list[str] | tuple[str, ...]) -> bool:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60 * MINUTES,
+            timeout=60 * minutes,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return False
+        return f"after {minutes} minutes they had not ended"
     if ended.returncode not in (0, 1, 2):  # 2: a module that cannot be imported any more
         raise RuntimeError(
             f"pytest ended with {ended.returncode}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}"
         )
-    return ended.returncode == 0
+    return ended.stdout[-2000:] if ended.returncode else None
 
 
 if __name__ == "__main__":

@@ -59,7 +59,10 @@ def test_files_left_out_can_be_listed(tmp_path, capsys):
 def test_data_that_has_moved_names_the_option(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("kate son\nson dalo\n" * 20)
-    run, _ = train(config("hmm-lstm", data__name=f"text:{own}", train__epochs=1), tmp_path / "run")
+    run, _ = train(
+        config("hmm-lstm", data__name=f"text:{own}", data__train_size=0, data__eval_size=0, train__epochs=1),
+        tmp_path / "run",
+    )
     (tmp_path / "elsewhere").mkdir()
     shutil.move(own, tmp_path / "elsewhere")
     with pytest.raises(LatflowError, match="--data-dir DIR"):

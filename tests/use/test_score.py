@@ -231,7 +231,12 @@ def test_two_processes_score_as_one(trained, tmp_path, capsys):
 def test_tokens_are_lines_or_lists(tmp_path, capsys):
     own = tmp_path / "own.jsonl"
     own.write_text("".join(json.dumps(["up", "down", i % 3]) + "\n" for i in range(60)))
-    run, _ = train(config("hmm-lstm", data__name=f"tokens:{own}", train__epochs=1), tmp_path / "run")
+    run, _ = train(
+        config(
+            "hmm-lstm", data__name=f"tokens:{own}", data__train_size=0, data__eval_size=0, train__epochs=1
+        ),
+        tmp_path / "run",
+    )
     rows = score(
         run.model(), ['["up", 1, "down"]', ["up", 1, "down"], "up", run.spec.encode(["up", 1, "down"])]
     )
