@@ -17,7 +17,8 @@ from latflow.errors import LatflowError
 from latflow.models import build
 from latflow.models.codes import log_odds
 from latflow.training.distributed import World, choose_device
-from latflow.training.loop import Trainer, train
+from latflow.training.fit import train
+from latflow.training.loop import Trainer
 from latflow.training.report import Reporter
 from latflow.training.run import Run
 from tests.breaks.patch import ROOT

@@ -23,7 +23,7 @@ from latflow.data.midi import write_midi
 from latflow.errors import LatflowError
 from latflow.models import build
 from latflow.reproduce.result import NO_MATTER
-from latflow.training.loop import train
+from latflow.training.fit import train
 from latflow.training.run import WEIGHTS, Run, weights_of
 from latflow.use import score
 from tests.training.tiny import config

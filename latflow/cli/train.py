@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from latflow.cli.fields import add_fields, changed, dotted, read_file, read_words
+from latflow.cli.parser import DATA_DIR_HELP
 from latflow.config import Config, from_dict, to_dict
 from latflow.errors import LatflowError
 
@@ -19,7 +20,7 @@ def add(commands: Any) -> None:
         help="train on your own data, train a preset, or go on with a run",
         usage="latflow train PRESET|DATA [--config FILE] [--any.field VALUE ...] [--run DIR]\n"
         "       latflow train DATA --from RUN [--any.field VALUE ...] [--run DIR]\n"
-        "       latflow train --resume RUN",
+        "       latflow train --resume RUN [--data-dir DIR]",
         description="Train a preset (latflow presets), a config file, or go on with a run that was interrupted. With "
         "data of your own (text:PATH, midi:DIR, tokens:FILE) instead of a preset, a codebook flow is chosen whose "
         "sizes and training follow from how much data there is; with --from, a trained or shipped model is trained on.",
@@ -55,6 +56,7 @@ def add(commands: Any) -> None:
         help="begin with the weights of this run or shipped model (fine-tuning)",
     )
     command.add_argument("--resume", metavar="RUN", help="go on with this run from its last checkpoint")
+    command.add_argument("--data-dir", metavar="DIR", help=f"with --resume: {DATA_DIR_HELP}")
     command.add_argument("--quiet", action="store_true", help="print warnings only")
     add_fields(
         command.add_argument_group(
@@ -67,6 +69,11 @@ def add(commands: Any) -> None:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The preset, then the files, then the options."""
+    if args.data_dir is not None:
+        raise LatflowError(
+            "--data-dir is for --resume, of a run whose data has moved; a new run has --data.data_dir, or a path in "
+            "its data's name"
+        )
     if args.preset is None and not args.config and args.start is None:
         raise LatflowError(
             "train what? give a preset (latflow presets), data of your own (text:PATH, midi:DIR, tokens:FILE), "
@@ -149,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
             print(start.said(start.corpus(config.data).spec), flush=True)
         made, finished = train(config, args.folder, preset=preset, start=start, reporter=reporter)
     else:
-        made, finished = resume(str(args.resume), reporter=reporter)
+        made, finished = resume(str(args.resume), data_dir=args.data_dir, reporter=reporter)
     if World.is_main():
         if not finished:
             print(f"\nstopped and saved; go on with: latflow train --resume {made.folder}", file=sys.stderr)

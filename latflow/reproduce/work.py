@@ -17,7 +17,7 @@ from latflow.progress import counting
 from latflow.reproduce.result import SAMPLES, Result, begin_of, best_index, command, curve_of, result_path
 from latflow.training.distributed import World, hardware, join
 from latflow.training.evaluate import evaluate
-from latflow.training.loop import resume, train
+from latflow.training.fit import resume, train
 from latflow.training.report import Reporter
 from latflow.training.run import Run
 from latflow.use.export import portable

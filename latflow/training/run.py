@@ -159,8 +159,8 @@ class Run:
         own = Path(config.name.partition(":")[2]) if ":" in config.name else None
         if own is not None and not own.exists():
             raise LatflowError(
-                f"the data of the run at {self.folder} is not at {own}; --data-dir DIR (of evaluate, compare, score "
-                "and plot) names the folder in which it is now"
+                f"the data of the run at {self.folder} is not at {own}; --data-dir DIR (of train --resume, evaluate, "
+                "compare, score and plot) names the folder in which it is now"
             )
         corpus = data.load(config, among=self.spec)
         self.check_data(corpus)

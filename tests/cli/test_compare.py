@@ -11,7 +11,7 @@ import pytest
 
 from latflow.cli import main
 from latflow.training.evaluate import evaluate
-from latflow.training.loop import train
+from latflow.training.fit import train
 from latflow.use.compare import compare
 from tests.training.tiny import config
 

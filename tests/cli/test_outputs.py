@@ -22,7 +22,7 @@ from latflow.data.files import check_writable, output, writing, written_through
 from latflow.errors import LatflowError
 from latflow.training import Run, resume, train
 from latflow.training import run as runs
-from latflow.training.loop import _created
+from latflow.training.fit import _created
 from latflow.use.sample import sample, sampled
 from tests.training.tiny import ROOT, config, environment, run_python
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -153,4 +154,4 @@ def test_a_guess_without_memory_is_far_from_the_truth() -> None:
 @pytest.mark.parametrize("field", ["train_size", "eval_size"])
 def test_sizes_of_drawn_sets_are_refused_for_data_that_is_read(field) -> None:
     with pytest.raises(LatflowError, match=f"{field} is for hmm and chords.*pydoc is read, all of it"):
-        load(DataConfig("pydoc", **{field: 40}))
+        load(replace(DataConfig("pydoc"), **{field: 40}))

@@ -21,7 +21,7 @@ from latflow.plots.save import save
 from latflow.plots.symbols import label
 from latflow.plots.timing import read_timing, timing_figure
 from latflow.reproduce.result import curve_of
-from latflow.training.loop import train
+from latflow.training.fit import train
 from latflow.training.run import Run
 from tests.reproduce.fake import fake
 from tests.training.tiny import config

@@ -17,7 +17,7 @@ from latflow.reproduce import work
 from latflow.reproduce.result import Result, read_results, run_status
 from latflow.reproduce.tables import TABLES
 from latflow.reproduce.work import reproduce
-from latflow.training.loop import train
+from latflow.training.fit import train
 from latflow.training.report import Reporter
 from latflow.training.run import Run
 from tests.training.tiny import config

@@ -14,7 +14,8 @@ from latflow import data
 from latflow.config import to_dict
 from latflow.data.base import Batches
 from latflow.training.distributed import World
-from latflow.training.loop import Trainer, train
+from latflow.training.fit import train
+from latflow.training.loop import Trainer
 from latflow.training.report import Reporter
 from latflow.training.run import TRAINER, Run
 from latflow.training.seeds import Stream, seeded

@@ -14,7 +14,8 @@ from latflow.config import TrainConfig, evolve, to_dict
 from latflow.errors import LatflowError
 from latflow.training.distributed import World
 from latflow.training.evaluate import evaluate
-from latflow.training.loop import Trainer, train
+from latflow.training.fit import train
+from latflow.training.loop import Trainer
 from latflow.training.optimize import cosine, kl_weight
 from latflow.training.report import Reporter
 from latflow.training.run import TRAINER, Run, weights_of

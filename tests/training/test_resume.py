@@ -18,7 +18,8 @@ from latflow.cli import main
 from latflow.config import evolve, to_dict
 from latflow.errors import LatflowError
 from latflow.training import run as run_module
-from latflow.training.loop import Trainer, resume, train
+from latflow.training.fit import resume, train
+from latflow.training.loop import Trainer
 from latflow.training.run import TRAINER, WEIGHTS, Run
 from tests.training.tiny import ROOT, config, environment, run_python, without_times
 
@@ -272,3 +273,8 @@ def test_own_data_is_found_from_anywhere_and_where_it_went(tmp_path, monkeypatch
     assert main(["evaluate", "run"]) == 2
     assert "--data-dir DIR" in capsys.readouterr().err
     assert main(["evaluate", "run", "--data-dir", "there"]) == 0
+    assert main(["train", "--resume", "run"]) == 2
+    assert "--data-dir DIR (of train --resume" in capsys.readouterr().err
+    assert main(["train", "--resume", "run", "--data-dir", "there"]) == 0
+    assert main(["train", "hmm-lstm", "--data-dir", "there"]) == 2
+    assert "--data-dir is for --resume" in capsys.readouterr().err

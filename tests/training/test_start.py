@@ -15,7 +15,7 @@ from latflow.data.base import Batches
 from latflow.errors import LatflowError
 from latflow.models import LatentSequenceModel, build
 from latflow.models.posterior.codebook import CodebookPosterior
-from latflow.training.loop import resume, train
+from latflow.training.fit import resume, train
 from latflow.training.run import START, WEIGHTS, Run, load, set_weights
 from latflow.training.start import Start
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from latflow.errors import LatflowError
-from latflow.training.loop import train
+from latflow.training.fit import train
 from latflow.training.run import WEIGHTS, Run, weights_of
 from latflow.use.hub import _check_name, described
 from tests.training.tiny import config, run_python

@@ -23,7 +23,7 @@ import latflow
 from latflow import data
 from latflow.config import Config, evolve
 from latflow.models import build
-from latflow.training.loop import train
+from latflow.training.fit import train
 from tests.walks import twin
 
 TEXTS = {
