@@ -56,7 +56,9 @@ def test_training_on_a_file_of_ones_own_runs_as_it_stands(tmp_path, monkeypatch,
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.txt").write_text("one\ntwo\nten\n" * 5, encoding="utf-8")
-    (command,) = re.findall(r"^    latflow (train text:.+)$", "\n".join(README.splitlines()[:30]), re.MULTILINE)
+    (command,) = re.findall(
+        r"^    latflow (train text:.+)$", "\n".join(README.splitlines()[:30]), re.MULTILINE
+    )
     assert main(shlex.split(command, comments=True)) == 0, capsys.readouterr().err
     (run,) = (tmp_path / "runs").iterdir()
     assert f"next: latflow evaluate runs/{run.name}" in capsys.readouterr().out

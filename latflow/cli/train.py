@@ -91,7 +91,9 @@ def config_of(args: argparse.Namespace) -> Config:
     if chosen is not None and not args.quiet and not args.print_config:
         from latflow.training.recommend import described
 
-        print(described(config, chosen), flush=True)  # with the options: a line that says what will be trained
+        print(
+            described(config, chosen), flush=True
+        )  # with the options: a line that says what will be trained
     return config
 
 
