@@ -50,6 +50,20 @@ def test_what_needs_no_training_runs_as_it_stands(tmp_path, monkeypatch, capsys)
     }
 
 
+def test_training_on_a_file_of_ones_own_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    """The third thing to try, to its end; it stops by itself."""
+    from latflow.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.txt").write_text("\n".join("abcdefgh"), encoding="utf-8")  # nothing to learn
+    (command,) = re.findall(
+        r"^    latflow (train text:.+)$", "\n".join(README.splitlines()[:30]), re.MULTILINE
+    )
+    assert main(shlex.split(command, comments=True)) == 0, capsys.readouterr().err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert f"next: latflow evaluate runs/{run.name}" in capsys.readouterr().out
+
+
 def test_commands_exist(capsys):
     from latflow.cli import main
 

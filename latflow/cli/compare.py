@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from latflow.cli.parser import DATA_DIR_HELP, RUN_HELP, add_json, add_samples
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
         runs = {one.name: one.run for one in found}
         figure = comparison_figure(runs, {one.name: one.metrics for one in found}, args.split)
+        tables_only = args.json or args.format != "text"  # `> table.tex` is then a table and nothing else
         for path in save(figure, args.out):
-            print(path)
+            print(path, file=sys.stderr if tables_only else sys.stdout)
     return 0

@@ -6,12 +6,15 @@ import argparse
 import signal
 import sys
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from latflow.cli.fields import add_fields, changed, dotted, read_file, read_words
 from latflow.cli.parser import DATA_DIR_HELP
 from latflow.config import Config, from_dict, to_dict
 from latflow.errors import LatflowError
+
+if TYPE_CHECKING:
+    from latflow.data.base import Corpus
 
 
 def add(commands: Any) -> None:
@@ -79,11 +82,11 @@ def config_of(args: argparse.Namespace) -> Config:
             "train what? give a preset (latflow presets), data of your own (text:PATH, midi:DIR, tokens:FILE), "
             "--config FILE or --resume RUN"
         )
-    config = None
+    config = chosen = None
     if args.start is not None:
         config = tuned_from(args)
     elif is_data(args.preset):
-        config = chosen_for(args)
+        config, chosen = chosen_for(args)
     elif args.preset is not None:
         from latflow.presets import find
 
@@ -91,7 +94,14 @@ def config_of(args: argparse.Namespace) -> Config:
     for path in args.config:
         raw = read_file(path)
         config = from_dict(raw) if config is None else changed(config, dotted(config, raw))
-    return changed(config or Config(), read_words(args.fields))
+    config = changed(config or Config(), read_words(args.fields))
+    if chosen is not None and not args.quiet and not args.print_config:
+        from latflow.training.recommend import described
+
+        print(
+            described(config, chosen), flush=True
+        )  # with the options: a line that says what will be trained
+    return config
 
 
 def tuned_from(args: argparse.Namespace) -> Config:
@@ -115,18 +125,15 @@ def is_data(word: str | None) -> bool:
     return word is not None and ":" in word
 
 
-def chosen_for(args: argparse.Namespace) -> Config:
-    """A config for the user's own data, which is read for it; said in a line."""
+def chosen_for(args: argparse.Namespace) -> tuple[Config, Corpus]:
+    """A config for the user's own data, which is read for it."""
     from latflow import data
-    from latflow.training.recommend import described, recommended
+    from latflow.training.recommend import recommended
 
     own = {name: word for name, word in args.fields.items() if name.startswith("data.")}
     config = changed(Config(), {**read_words(own), "data.name": args.preset})
     corpus = data.load(config.data)
-    config = recommended(config.data, corpus)
-    if not args.quiet and not args.print_config:
-        print(described(config, corpus), flush=True)
-    return config
+    return recommended(config.data, corpus), corpus
 
 
 def run(args: argparse.Namespace) -> int:

@@ -68,12 +68,18 @@ def _crop(longest: int) -> int:
 
 
 def described(config: Config, corpus: Corpus) -> str:
-    """What was chosen for this data, in a line."""
+    """What is trained on this data, in a line."""
     train, c = corpus.splits["train"], config
     steps = int(train.lengths.sum())
+    if c.model.kind == "lstm":
+        what = f"the LSTM baseline, {c.model.baseline.units} units, dropout {c.model.baseline.dropout:g}"
+    elif c.model.posterior.name != "codebook" or c.model.prior.context.name != "lstm":
+        what = "a flow of your own choice"
+    else:
+        context = c.model.prior.context
+        what = f"a codebook flow with an LSTM of {context.units} units, dropout {context.dropout:g}"
     return (
-        f"{c.data.name}: {len(train):,} training sequences, {steps:,} {corpus.spec.step_name}s: a codebook flow with "
-        f"an LSTM of {c.model.prior.context.units} units, dropout {c.model.prior.context.dropout:g}, batches of "
+        f"{c.data.name}: {len(train):,} training sequences, {steps:,} {corpus.spec.step_name}s: {what}, batches of "
         f"{c.train.batch_size}, {c.train.epochs} epoch{'s' * (c.train.epochs > 1)} "
         "(--print_config shows all, any field is an option)"
     )

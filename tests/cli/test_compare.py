@@ -73,6 +73,10 @@ def test_the_table_in_every_format(folders, capsys, tmp_path):
     text = capsys.readouterr().out
     assert rf"flow & {nll:.4f} &" in text
     assert r"$\pm$ 95 \%" in text
+    assert main([*words, "--format", "latex", "--out", str(tmp_path / "beside")]) == 0
+    both = capsys.readouterr()
+    assert both.out == text  # nothing but the table, as `> table.tex` needs it
+    assert "beside.png" in both.err
     assert main([*words, "--split", "valid", "--out", str(tmp_path / "figure")]) == 0
     assert "valid: NLL in bits per character, 20 sequences" in capsys.readouterr().out
     assert (tmp_path / "figure.png").stat().st_size > 5000

@@ -63,3 +63,26 @@ def test_the_choice_is_said_in_a_line():
     text = described(recommended(DataConfig(name="text:here"), given), given)
     assert text.startswith("text:here: 600 training sequences, 60,000 characters: a codebook flow")
     assert "\n" not in text
+
+
+def test_the_line_is_of_what_the_options_make_of_it(tmp_path, monkeypatch, capsys):
+    """Not of what would have been trained without them."""
+    from latflow.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.txt").write_text("some lines\nto learn\nfrom here\n" * 20, encoding="utf-8")
+    small = ["--model.baseline.units", "7", "--train.epochs", "1", "--train.batch_size", "30"]
+    assert main(["train", "text:my.txt", "--model.kind", "lstm", *small]) == 0
+    said = capsys.readouterr().out.splitlines()[0]
+    assert "the LSTM baseline, 7 units, dropout 0.3, batches of 30, 1 epoch (" in said
+    assert "flow" not in said
+
+
+def test_a_flow_that_options_made_another_is_not_called_a_codebook():
+    from latflow.config import evolve
+
+    given = corpus(600, 100)
+    chosen = recommended(DataConfig(name="text:here"), given)
+    paper = {"model.posterior": "bilstm", "model.emission": "bilstm", "model.prior.reading": "raw"}
+    other = evolve(chosen, {**paper, "model.latent_size": 4, "model.prior.hidden": "af"})
+    assert "codebook" not in described(other, given)
