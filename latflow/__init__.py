@@ -8,19 +8,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from latflow import fast
     from latflow.axes import register
+    from latflow.training.evaluate import evaluate
+    from latflow.training.fit import resume, train
     from latflow.training.run import load
     from latflow.use.export import save
+    from latflow.use.given import given
     from latflow.use.hub import from_pretrained
+    from latflow.use.sample import sample
     from latflow.use.score import score
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "fast", "from_pretrained", "load", "register", "save", "score"]
+__all__ = [
+    "__version__",
+    "evaluate",
+    "fast",
+    "from_pretrained",
+    "given",
+    "load",
+    "register",
+    "resume",
+    "sample",
+    "save",
+    "score",
+    "train",
+]
 
 _WHERE = {
+    "train": "latflow.training.fit",
+    "resume": "latflow.training.fit",
+    "evaluate": "latflow.training.evaluate",
     "load": "latflow.training.run",
     "save": "latflow.use.export",
     "from_pretrained": "latflow.use.hub",
     "score": "latflow.use.score",
+    "sample": "latflow.use.sample",
+    "given": "latflow.use.given",
     "register": "latflow.axes",
 }
 

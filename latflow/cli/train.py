@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
         preset = None if is_data(args.preset) else args.preset
         start = None if args.start is None else Start(Run.open(args.start))
         if start is not None and not args.quiet:
-            print(start.said(start.corpus(config.data).spec), flush=True)
+            print(start.said(config.data), flush=True)
         made, finished = train(config, args.folder, preset=preset, start=start, reporter=reporter)
     else:
         made, finished = resume(str(args.resume), data_dir=args.data_dir, reporter=reporter)

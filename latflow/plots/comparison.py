@@ -43,8 +43,10 @@ def comparison_figure(runs: Mapping[str, Run], results: Mapping[str, Metrics], t
     low = min(result.nll for result in results.values())
     ends = [line["valid"]["negative_elbo"] for run in runs.values() if not run.alone for line in _epochs(run)]
     top = max([1.15 * max(ends), 1.3 * low] if ends else [1.3 * low])
+    exact = [run.config.model.kind == "lstm" for run in runs.values()]
+    what = "NLL" if all(exact) else "NLL, of flows -ELBO," if any(exact) else "-ELBO,"
     left.set(
-        xlabel="step", ylabel=f"-ELBO, {first.name}", ylim=(0.95 * low, min(top, 2.5 * low)), title=title
+        xlabel="step", ylabel=f"{what} {first.name}", ylim=(0.95 * low, min(top, 2.5 * low)), title=title
     )
     if left.lines:
         left.legend(frameon=False, fontsize=8)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latflow import data
+from latflow import data, shipped
 from latflow.config import Config, DataConfig, evolve
 from latflow.data.base import Corpus, DataSpec
 from latflow.errors import LatflowError
@@ -34,6 +34,12 @@ class Start:
     """The run whose weights another begins with."""
 
     run: Run
+
+    @property
+    def name(self) -> str:
+        """Of a shipped model its name, otherwise the folder."""
+        folder = self.run.folder
+        return folder.name if folder.parent == shipped.FOLDER else str(folder)
 
     def config(self, own: DataConfig) -> Config:
         """Its model, on this data, trained as long as data of this size is, at a lower rate and without a warm-up."""
@@ -89,16 +95,20 @@ class Start:
                 found[name] = self._fitting(name, value, old).clone()
         return found
 
-    def said(self, spec: DataSpec) -> str:
+    def said(self, own: DataConfig) -> str:
         """What is taken over and what is new, in a line."""
-        before = self.run.spec
+        before, spec = self.run.spec, self.corpus(own).spec
         new = [s for s in spec.symbols if s not in set(before.symbols)]
-        parts = [f"begins with the weights of {self.run.folder}"]
+        parts = [f"begins with the weights of {self.name}"]
         if spec.kind != "music":
             named = ", ".join(map(repr, new[:8])) + ", …" * (len(new) > 8)
             parts.append(
                 f"{len(new)} of {spec.size} symbols are new: {named}" if new else "it knows all symbols"
             )
+        elif own.steps_per_second is None:
+            parts.append(f"{own.steps_per_beat} step{'s' * (own.steps_per_beat > 1)} a beat")
+        else:
+            parts.append(f"{own.steps_per_second:g} steps a second")
         if spec.max_T > before.max_T:
             parts.append(f"lengths up to {spec.max_T}, {before.max_T} before")
         labels = [name for name in spec.labels if name not in before.labels]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from latflow import data
 from latflow.cli import main
 from latflow.config import Config, DataConfig, evolve
 from latflow.data.base import Batches
+from latflow.data.midi import write_midi
 from latflow.errors import LatflowError
 from latflow.models import LatentSequenceModel, build
 from latflow.models.posterior.codebook import CodebookPosterior
@@ -167,3 +170,13 @@ def test_labels_and_shifts_keep_their_meaning(tmp_path):
     assert not torch.allclose(now[1], before[0])
     batch = next(Batches(data.load(own, among=old.spec).splits["test"], 4).epoch(0))
     assert load(new.folder).nll(batch, samples=2).isfinite().all()
+
+
+def test_a_shipped_model_has_its_name_and_music_its_grid(tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        write_midi(tmp_path / f"{number}.mid", rng.random((12, 88)) < 0.03, steps_per_beat=1)
+    own = replace(Run.open("jsb").config.data, name=f"midi:{tmp_path}")
+    assert Start(Run.open("jsb")).said(own).startswith("begins with the weights of jsb; 1 step a beat")
+    quick = replace(own, steps_per_second=2.5)
+    assert "jsb; 2.5 steps a second" in Start(Run.open("jsb")).said(quick)
