@@ -209,18 +209,18 @@ BREAKS: list[Break] = [
             ("rows-out-of-order", "nats_of", "rows.put(batch.index,", "rows.put(batch.index.flip(0),"),
             ("evaluate-batch-size", "nats_of", "Batches(sequences, batch_size,", "Batches(sequences, 32,"),
             ("ladder-misses", "_ladder", "for base in (1, 2, 5)", "for base in (1, 5)"),
-            (
-                "gap-swapped",
-                "summarize",
-                "gap = given_length[samples] - truth",
-                "gap = truth - given_length[samples]",
-            ),
         ],
     ),
     *_of(
         "latflow/training/evaluate.py",
         ("tests/training/test_evaluate.py", "tests/use/test_use.py"),
         [
+            (
+                "gap-swapped",
+                "summarize",
+                "gap = given_length[samples] - truth",
+                "gap = truth - given_length[samples]",
+            ),
             ("evaluated-with-dropout", "evaluating", "    model.eval()\n", ""),
             ("mode-not-restored", "evaluating", "module.training = training", "module.training = False"),
             ("chunks-grow", "chunk_of", "CHUNK //", "1000 * CHUNK //"),
