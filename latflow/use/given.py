@@ -1,6 +1,7 @@
 """Sequences drawn given what is known of them, x ~ p(x | x_known), and log p(x_known): by sequential Monte Carlo.
 
-Step by step (`latflow.use.walkers`) or, where the emission looks at all of z, with whole sequences (`latflow.use.whole`).
+Step by step (`latflow.use.walkers`) or, where the emission looks at all of z, with whole ones
+(`latflow.use.whole`).
 """
 
 from __future__ import annotations

@@ -945,8 +945,8 @@ BREAKS: list[Break] = [
             (
                 "whole-wider-draws-only",
                 "Whole.guess",
-                "noise.square() + log_std +",
-                "noise.square() + log_std - 0.18 +",
+                "square() + log_std +",
+                "square() + log_std - 0.18 +",
             ),
             ("whole-past-counts-again", "walk_whole", "log_known - before", "log_known"),
             ("whole-past-of-others", "walk_whole", "before, stale = before[index], True", "stale = True"),
