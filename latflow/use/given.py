@@ -150,7 +150,9 @@ def _walk(
         lengths = lengths[cloud.select(n)]
     walker = walker_of(model, model.layout(lengths), temperature, argmax)
     steps = int(lengths.max())
-    found = torch.zeros(len(lengths), steps, *x.shape[1:], dtype=torch.int64, device=device)
+    found = x.new_zeros(
+        len(lengths), steps, *x.shape[1:]
+    )  # notes are bytes: each resampling copies all of it
     effective = cloud.effective_draws(0)
 
     def go_on(index: Tensor) -> None:
@@ -172,7 +174,7 @@ def _walk(
                 go_on(index)
         if t < last and not marked:
             cloud.mark(t)
-        found[: len(walker.x), t] = walker.x.long()
+        found[: len(walker.x), t] = walker.x.to(found.dtype)
         if t + 1 == last:
             effective = cloud.effective_draws(last)
             go_on(cloud.select(n))

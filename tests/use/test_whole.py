@@ -19,6 +19,7 @@ from latflow.models import LatentSequenceModel, build
 from latflow.use import Evidence, given, score_given
 from latflow.use.given import Given
 from latflow.use.walkers import stepwise
+from latflow.use.whole import WIDER, Whole
 from tests.models.cases import config, music_spec
 from tests.use.test_given import SPEC, agree, unbiased
 
@@ -105,6 +106,31 @@ def test_free_symbols_have_the_posterior_of_enumeration(row, pattern):
     agree(p, counted(result, x), result.effective_samples, error)
     runs = [given(model, evidence, 1, particles=RUN, seed=seed).log_p for seed in range(20)]
     unbiased(runs, math.log(float(p.sum())), error)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_guess_keeps_what_is_decided_and_knows_its_density(row):
+    """What contexts see is what the flow's own inverse has, and log p of a known step that of the whole prior."""
+    model, evidence = tiny(row), Evidence.template(SPEC, "a?cb")
+    torch.manual_seed(2)
+    whole = Whole(model, evidence, torch.full((3,), 4), 1.0)
+    whole.guess(0)
+    first = whole.z.clone()
+    whole.guess(2)
+    assert torch.equal(whole.z[:, :2], first[:, :2])
+    assert (whole.z[:, 2:] != first[:, 2:]).all()
+    rows, packing = whole.packing.pack(whole.z), whole.packing
+    seen = model.prior.time.seen(model.prior, rows, packing)
+    torch.testing.assert_close(packing.pack(whole.seen), seen)
+    log_p = packing.unpack(model.prior.log_prob_rows(rows, packing))
+    assert (whole.log_ratio[:, :2] == 0).all()  # kept, and so weighed before
+    torch.manual_seed(2)
+    again = Whole(model, evidence, torch.full((3,), 4), 1.0)
+    again.guess(0)
+    mean, log_std = model.posterior(packing.pack(again.filled(again.scores, False)), model.alphabet, packing)
+    q = torch.distributions.Normal(packing.unpack(mean), WIDER * packing.unpack(log_std).exp())
+    log_q = q.log_prob(whole.z).sum(-1)
+    torch.testing.assert_close(whole.log_ratio[:, 2:], (log_p - log_q)[:, 2:])
 
 
 def test_a_wrong_posterior_would_be_seen():
