@@ -7,6 +7,7 @@ import json
 import pytest
 
 from latflow import bench
+from latflow.bench import given as particles
 from latflow.bench import measure
 from latflow.bench.measure import Codebook, Size, against_lstm, against_same_lstm, fastest
 from latflow.plots.timing import read_timing
@@ -61,6 +62,29 @@ def test_a_codebook_flow_is_held_against_the_lstm_of_the_same_size(monkeypatch) 
     assert sizes == (baseline.baseline.layers, baseline.baseline.units, baseline.embedding_size)
 
 
+@pytest.mark.parametrize("length", [4, 5])
+def test_steps_of_particles_are_counted_up_to_the_last_which_is_known(length, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        particles, "given", lambda model, evidence, n, **options: asked.append((evidence, options))
+    )
+    monkeypatch.setattr(
+        measure, "fastest", lambda ways, *_: {name: way() or 2.0 for name, way in ways.items()}
+    )
+    codebooks = (Codebook("hmm", measure.TEXT, 2, 4), Codebook("chords", measure.music(8), 2, 4))
+    rows = list(particles.particles(codebooks, Size("small", TINY, 2, 2), length))
+    assert [(row["model"], row["data"]) for row in rows] == [
+        ("AF/AF", "text"),
+        ("LSTM", "text"),
+        ("AF/AF", "music"),
+        ("LSTM", "music"),
+        ("AF/AF", "text"),
+    ]
+    assert all(row["steps/s"] == 500 * length / 2.0 for row in rows)
+    assert all(evidence.last == length and options["particles"] == 500 for evidence, options in asked)
+    assert all(len(evidence.free_steps) > 0 for evidence, _ in asked)
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(bench, "PAPER", Size("paper", TINY, 2, 2))
@@ -69,6 +93,7 @@ def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     small = (Codebook("hmm", measure.TEXT, 2, 4), Codebook("chords", measure.music(4), 2, 4))
     monkeypatch.setattr(bench, "CODEBOOKS", small)
     monkeypatch.setattr(measure, "PRODUCT", 8)
+    monkeypatch.setattr(particles, "PARTICLES", 4)
     monkeypatch.setattr(measure, "fastest", lambda ways, *_: fastest(ways, 1))
     report = bench.run(quick, tmp_path / "bench.json", tmp_path / "timing")
     assert json.loads((tmp_path / "bench.json").read_text()) == report
@@ -76,6 +101,7 @@ def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     assert set(read_timing(tmp_path / "bench.json")) == {"text", "music"}
     models = {row["model"] for row in report["sampling"]}
     assert models == ({"AF/AF", "IAF/SCF", "LSTM"} if quick else {*bench.MODELS})
+    assert len(report["particles"]) == (4 if quick else 5)
     assert "serial_step" in report["twins"]["HiddenFlow.stepper"]
     out = capsys.readouterr().out
     assert "AF/AF generation against the straightforward way" in out

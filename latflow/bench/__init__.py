@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from latflow.bench.given import particles
 from latflow.bench.measure import (
     CODEBOOKS,
     LENGTHS,
@@ -82,6 +83,10 @@ def run(
     report["codebook against LSTM"] = show_rows(
         "AF/AF with a codebook against the same LSTM (at most 1.5)",
         (row for codebook in CODEBOOKS for row in against_same_lstm(codebook, LENGTHS[2])),
+    )
+    report["particles"] = show_rows(
+        "Given what is known: steps of particles a second",
+        particles(CODEBOOKS, None if quick else SMALL, LENGTHS[1]),
     )
     report["max_T"] = max_T_ratio(PAPER)
     show_pairs("MuseData's max_T against JSB's (at most 1.1)", report["max_T"])

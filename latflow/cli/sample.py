@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--tempo", type=float, metavar="BPM", help="music: beats a minute of what is written"
     )
-    known = command.add_argument_group("given what is known (codebook models and the LSTM)")
+    known = command.add_argument_group("given what is known")
     known.add_argument("--prefix", metavar="TEXT", help="go on from this beginning; tokens: a JSON list")
     known.add_argument("--template", metavar="TEXT", help='fill in the free places: "The ??? of ???"')
     known.add_argument("--mark", metavar="M", help="what marks a free place of the template (?)")

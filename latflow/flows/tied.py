@@ -76,7 +76,16 @@ class TiedScalar(ScalarTransform):
         return torch.logaddexp(first, logit + second) - F.softplus(logit) - _LOG_ROOT_2PI
 
     def draw(self, raw):
-        return mixture_draw(*self._parameters(raw))
+        if self.n_params > 1:
+            return mixture_draw(*self._parameters(raw))
+        # The same draws, without an axis of two: sampling given some notes comes here once a note.
+        gumbel = -raw.new_empty(*raw.shape[:-1], 2).exponential_().log()
+        second = raw[..., 0] + gumbel[..., 1] > gumbel[..., 0]
+        mean, log_scale = (
+            torch.where(second, part[..., 1], part[..., 0])
+            for part in (each[self.dimensions] for each in self.components())
+        )
+        return mean + log_scale.exp() * torch.randn_like(mean)
 
     def _parameters(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         means, log_scales = self.components()

@@ -38,6 +38,7 @@ class Walk:
         if isinstance(network, MADE):
             self.starts = network.starts
             self.units = [self.z.new_zeros(rows, flow.units) for _ in self.matrices[:-1]]
+            self.outputs = tuple(self._outputs(part) for part in (self.matrices[-1], self.biases[-1]))
         else:  # the parameters of all dimensions are there from the start
             self.constant = flow.raw(0, self.z[:, :0], self.share, weights)
 
@@ -57,11 +58,14 @@ class Walk:
         for k in range(1, len(self.units)):
             y = F.linear(self.units[k - 1][:, upto], self.matrices[k][own, upto], self.biases[k][own])
             self.units[k][:, own] = F.relu(y)
-        matrix, bias = (self._outputs(part)[:, begin:end] for part in (self.matrices[-1], self.biases[-1]))
-        raw = F.linear(self.units[-1][:, upto], matrix[..., upto].flatten(0, 1), bias.flatten())
+        matrix, bias = self.outputs
+        raw = F.linear(
+            self.units[-1][:, upto], matrix[:, begin:end, upto].flatten(0, 1), bias[:, begin:end].flatten()
+        )
+        raw = raw.view(len(raw), -1, end - begin)  # (n, p, k)
         if self.share.raw is not None:
-            raw = raw + self._outputs(self.share.raw.t())[:, begin:end].flatten(0, 1).t()
-        return raw.unflatten(-1, (-1, end - begin)).transpose(-1, -2)
+            raw = raw + self.share.raw.view(len(raw), -1, self.flow.size)[..., begin:end]
+        return raw.transpose(-1, -2)
 
     def _outputs(self, flat: Tensor) -> Tensor:
         """The rows of the last layer, the parameter first, then the dimension."""

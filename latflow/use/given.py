@@ -1,4 +1,8 @@
-"""Sequences drawn given what is known of them, x ~ p(x | x_known), and log p(x_known): by sequential Monte Carlo."""
+"""Sequences drawn given what is known of them, x ~ p(x | x_known), and log p(x_known): by sequential Monte Carlo.
+
+Step by step (`latflow.use.walkers`) or, where the emission looks at all of z, with whole ones
+(`latflow.use.whole`).
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,9 @@ from latflow.progress import Progress
 from latflow.training.evaluate import evaluating
 from latflow.training.seeds import Stream, seeded
 from latflow.use.evidence import Evidence
-from latflow.use.particles import Particles
-from latflow.use.walkers import walker_of
+from latflow.use.particles import Drawn, Particles
+from latflow.use.walkers import stepwise, walker_of
+from latflow.use.whole import walk_whole
 
 THRESHOLD = 0.5
 """Particles are resampled where fewer than this share of them is effective."""
@@ -25,6 +30,8 @@ FACTOR = 4
 """Particles to begin with where their number is not given, and how many times more there are next time."""
 MOST = {"text": 400_000, "tokens": 400_000, "music": 60_000}
 """Particles times known steps that are not exceeded by it."""
+MOST_WHOLE = 60_000
+"""Particles times steps that are not exceeded by it where a model looks at the whole sequence."""
 UNLIKELY = 10.0
 """Nats below what symbols thrown at random would have, from which on evidence is remarked upon."""
 
@@ -39,7 +46,8 @@ class Given:
     """log p(x_known | T), or where T is free log p(x_known | T > that of the evidence). An estimate: its exponential is
     right on average."""
     steps: np.ndarray
-    """What each step adds to it, log p(known of step t | known before it)."""
+    """What each step adds to it, log p(known of step t | known before it); of a model that looks at the whole sequence
+    their sum alone has a meaning by itself."""
     ess: np.ndarray
     """Effective particles by their weights at each step, before resampling."""
     effective: np.ndarray
@@ -84,10 +92,15 @@ def given(
     while True:
         with evaluating(model), seeded(seed, Stream.GIVEN):
             lengths = _lengths(model, evidence, many).to(device)
-            result = _walk(model, evidence, lengths, n, temperature, argmax, progress)
+            walk = _walk if stepwise(model) else walk_whole
+            drawn = walk(model, evidence, lengths, n, THRESHOLD, temperature, argmax, progress)
+            result = _result(evidence, drawn, many)
         enough = particles is not None or result.effective_samples >= n
         many *= FACTOR
-        if enough or many * evidence.last > MOST[model.spec.kind]:
+        steps, most = evidence.last, MOST[model.spec.kind]
+        if not stepwise(model):  # all steps count, and every one of them more than once
+            steps, most = float(lengths.double().mean()), MOST_WHOLE
+        if enough or many * steps > most:
             break
     _remark(model, evidence, result)
     return result
@@ -123,20 +136,23 @@ def _walk(
     evidence: Evidence,
     lengths: Tensor,
     n: int,
+    threshold: float,
     temperature: float,
     argmax: bool,
     progress: Progress | None,
-) -> Given:
+) -> Drawn:
     """Through all steps: `particles` as far as something is known, n behind it."""
-    device, last, particles = lengths.device, evidence.last, len(lengths)
+    device, last = lengths.device, evidence.last
     x, known = (torch.from_numpy(part).to(device) for part in (evidence.x, evidence.known))
     nothing = x.new_zeros(x.shape[1:])
-    cloud = Particles(particles, last, THRESHOLD, device)
+    cloud = Particles(len(lengths), last, threshold, device)
     if not last:  # nothing weighs, so nothing but what is asked for need be drawn
         lengths = lengths[cloud.select(n)]
     walker = walker_of(model, model.layout(lengths), temperature, argmax)
     steps = int(lengths.max())
-    found = torch.zeros(len(lengths), steps, *x.shape[1:], dtype=torch.int64, device=device)
+    found = x.new_zeros(
+        len(lengths), steps, *x.shape[1:]
+    )  # notes are bytes: each resampling copies all of it
     effective = cloud.effective_draws(0)
 
     def go_on(index: Tensor) -> None:
@@ -154,26 +170,27 @@ def _walk(
                 cloud.mark(t)
                 marked = True
             index = cloud.weigh(t, log_w)
-            if cloud.log_z[t] == -torch.inf:
-                raise LatflowError(
-                    f"impossible: what is known of step {t + 1} has no probability after what is known before it "
-                    f"(log p = -inf with {particles} particles); see that step, or free it"
-                )
             if index is not None:
                 go_on(index)
         if t < last and not marked:
             cloud.mark(t)
-        found[: len(walker.x), t] = walker.x.long()
+        found[: len(walker.x), t] = walker.x.to(found.dtype)
         if t + 1 == last:
             effective = cloud.effective_draws(last)
             go_on(cloud.select(n))
         walker.advance(t)
         if progress:
             progress(t + 1, int(lengths[0]))
-    order = torch.randperm(n).tolist()
+    return Drawn(found, lengths, cloud, effective)
+
+
+def _result(evidence: Evidence, drawn: Drawn, particles: int) -> Given:
+    found, lengths, cloud, effective = drawn
+    last = evidence.last
+    order = torch.randperm(len(found)).tolist()
     samples = [found[i, : int(lengths[i])].cpu().numpy().astype(evidence.x.dtype) for i in order]
     which = [*(t for t in evidence.free_steps.tolist() if t < last), *([last - 1] if last else [])]
-    fewest = float(effective[which].min()) if which else float(n)
+    fewest = float(effective[which].min()) if which else float(len(found))
     log_z, ess = cloud.log_z.numpy(), cloud.ess.numpy()
     return Given(
         samples, float(log_z.sum()), log_z, ess, effective.numpy(), fewest, particles, cloud.resampled

@@ -9,10 +9,12 @@ particles share an ancestor at some step, that step is one draw and not many.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from latflow.errors import LatflowError
 from latflow.shapes import Float, Int
 
 
@@ -37,7 +39,10 @@ class Particles:
         total = joint.logsumexp(0)
         self.log_z[t] += total.cpu()
         if total == -math.inf:
-            return None
+            raise LatflowError(
+                f"impossible: what is known of step {t + 1} has no probability after what is known before it "
+                f"(log p = -inf with {len(log_w)} particles); see that step, or free it"
+            )
         self.log_weights = joint - total
         ess = self.effective()
         self.ess[t] = torch.minimum(self.ess[t], ess.cpu())
@@ -72,3 +77,14 @@ class Particles:
         for ancestor in self.ancestors[:, :steps].unbind(1):
             found.append(1 / torch.zeros_like(weights).index_add(0, ancestor, weights).square().sum())
         return torch.stack(found).cpu() if found else torch.zeros(0, dtype=torch.float64)
+
+
+class Drawn(NamedTuple):
+    """What a walk with particles comes back with."""
+
+    found: Tensor
+    """(n, t, …) of which each sequence has its own length."""
+    lengths: Int[Tensor, "n"]
+    cloud: Particles
+    effective: Float[Tensor, "steps"]
+    """Draws of each step that were left at the last known one."""

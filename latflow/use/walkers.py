@@ -68,7 +68,7 @@ class LSTMWalker(Walker):
         if known.any():
             self.x = torch.where(known, x.to(self.x.dtype), self.x)
             yield (
-                _notes_log_prob(scores, x)[:, known].sum(-1)
+                notes_log_prob(scores, x)[:, known].sum(-1)
                 if known.ndim
                 else alphabet.log_prob(scores, self.x)
             )
@@ -91,12 +91,6 @@ class CodebookWalker(Walker):
     ):
         super().__init__(packing, temperature, argmax)
         prior, posterior, emission = model.prior, model.posterior, model.emission
-        if not stepwise(model):
-            raise LatflowError(
-                "drawing given what is known goes step by step and needs a model whose posterior and emission look at "
-                "one step alone (model.posterior codebook, model.emission bayes: the presets that end in -codebook) or "
-                "the LSTM baseline; this model's look at the whole sequence"
-            )
         assert isinstance(posterior, CodebookPosterior)
         assert isinstance(emission, BayesEmission)
         if not isinstance(prior.time, AutoregressiveTime | InverseAutoregressiveTime | IndependentTime):
@@ -176,7 +170,7 @@ class CodebookWalker(Walker):
                 raw = self.walk.raw(z[:, here])
                 self.x[:, here] = x[here].to(self.x.dtype)
                 log_p = flow.scalar.at(here).log_prob(z[:, here], raw)
-                log_emission = _notes_log_prob(self.emission.at(self.walk.z), x)[:, here]
+                log_emission = notes_log_prob(self.emission.at(self.walk.z), x)[:, here]
                 yield (log_p + log_emission - log_q[:, here]).sum(-1)
             else:
                 for d in range(start, stop):
@@ -200,8 +194,8 @@ class CodebookWalker(Walker):
             self.z, self.y = self.z[index], self.y[index]
 
 
-def _notes_log_prob(scores: Float[Tensor, "n v"], x: Tensor) -> Float[Tensor, "n v"]:
-    """log p of each note of one step."""
+def notes_log_prob(scores: Float[Tensor, "... v"], x: Tensor) -> Float[Tensor, "... v"]:
+    """log p of each note."""
     return F.logsigmoid(torch.where(x > 0, scores, -scores))
 
 

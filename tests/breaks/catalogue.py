@@ -938,6 +938,24 @@ BREAKS: list[Break] = [
             ("command-without-changes", "command", "if not changed:", "if True:"),
         ],
     ),
+    *_of(
+        "latflow/use/whole.py",
+        "tests/use/test_whole.py",
+        [
+            ("whole-without-q", "Whole._draw", "given) - log_q[:n, t]", "given)"),
+            (
+                "whole-wider-draws-only",
+                "Whole.guess",
+                "square() + log_std +",
+                "square() + log_std - 0.18 +",
+            ),
+            ("whole-past-counts-again", "walk_whole", "log_known - before", "log_known"),
+            ("whole-past-of-others", "walk_whole", "before, stale = before[index], True", "stale = True"),
+            ("whole-drawn-from-the-start", "walk_whole", "whole.guess(decided)", "whole.guess(0)"),
+            ("whole-iaf-sees-z", "Whole._draw", "if self.sees_noise:", "if False:"),
+            ("whole-free-notes-count", "Whole.log_known", ".masked_fill(~self.known, 0).sum(-1)", ".sum(-1)"),
+        ],
+    ),
     # cli
     *_of(
         "latflow/cli/evaluate.py",

@@ -22,7 +22,7 @@ from latflow.errors import LatflowError, LatflowWarning
 from latflow.flows import Packing
 from latflow.models import LatentSequenceModel, SequenceModel, build
 from latflow.use import Evidence, given
-from tests.models.cases import batch_of, music_spec, small_model, text_spec
+from tests.models.cases import batch_of, music_spec
 
 pytestmark = [
     pytest.mark.usefixtures("double"),
@@ -249,8 +249,6 @@ def test_what_cannot_be_done_is_refused_in_words():
         given(model, Evidence.prefix(SPEC, "ab", length=5))
     with pytest.raises(LatflowError, match=r"length 5; this model"):
         given(model, Evidence.prefix(SPEC, "abca"))
-    with pytest.raises(LatflowError, match="presets that end in -codebook"):
-        given(small_model("af-af", text_spec()), Evidence.template(text_spec(), "a?"))
     with pytest.raises(LatflowError, match="0 samples by 5 particles"):
         given(model, Evidence.template(SPEC, "a?"), 0, particles=5)
     with pytest.raises(LatflowError, match="temperature nan"):

@@ -85,16 +85,14 @@ function forget() {
 function describe() {
   const one = model();
   const limit = one.longest ? ` Up to ${one.longest} characters.` : "";
-  $("text-about").textContent = one.about + limit + (one.stepwise ? "" : " It looks at whole texts: it takes this one as ended, and cannot continue it or fill it in.");
+  $("text-about").textContent = one.about + limit + (one.stepwise ? "" : " It looks at whole texts: its colours take this one as ended.");
   $("text-ended").parentElement.hidden = !one.stepwise;
-  $("text-fill").disabled = !one.stepwise;
   buttons();
 }
 
 function buttons() {
   const nothing = $("text-input").value === "";
   $("text-continue").textContent = nothing ? "Sample" : "Continue";
-  $("text-continue").disabled = !model().stepwise && !nothing;
 }
 
 async function colours(wait) {
