@@ -539,7 +539,7 @@ BREAKS: list[Break] = [
     ),
     *_of(
         "latflow/models/condition.py",
-        ("tests/models/test_models.py", "tests/models/test_latent.py", "tests/data/test_labels.py"),
+        "tests/models/test_condition.py",
         [
             ("shift-ignored", "Condition.forward", "(zero if shift is None else shift)", "zero"),
             (

@@ -10,7 +10,7 @@ from scipy import stats
 from torch.autograd import gradcheck
 from torch.distributions import Transform, constraints
 
-from latflow.flows import Autoregressive, Compose, Elementwise, NLSq, SplitCoupling
+from latflow.flows import Affine, Autoregressive, Compose, Elementwise, NLSq, SplitCoupling
 from latflow.flows.hidden import Share
 from tests.flows.cases import HIDDEN_FLOWS, SCALARS, hidden_flow, jacobian, randomise
 
@@ -109,6 +109,38 @@ def test_order_is_reversed_between_layers():
     assert (second[below] == 0).all()
     assert (second[below.T] != 0).all()
     assert (any_jacobian(flow.inverse, 5) != 0).all()
+
+
+def test_coupling_moves_the_other_half_in_every_second_layer():
+    size, kept = 5, 2
+    flow = hidden_flow("scf", "nlsq", size, 2, 0)
+    weights = flow.weights()
+    second = any_jacobian(lambda point: flow.layer_inverse(1, point, Share(), weights[1]), size)
+    moved = size - kept  # the first of them, which see the last
+    assert (second[moved:] == torch.eye(size)[moved:]).all()
+    assert (second.diagonal()[:moved] != 1).all()
+    assert (second[:moved, moved:] != 0).all()
+    assert (any_jacobian(flow.inverse, size).diagonal() != 1).all()
+
+
+@pytest.mark.parametrize("kind", [Autoregressive, SplitCoupling, Elementwise])
+def test_skip_adds_a_product_with_the_context_to_the_raw_parameters(kind):
+    """With networks that say nothing a layer is a, b = exp(b') of its own rows of the matrix times the context."""
+    flow = kind(3, layers=1, scalar=Affine(), context_size=2, units=6, skip=True)
+    with torch.no_grad():
+        for parameter in flow.parameters():
+            parameter.zero_()
+        flow.skip_weight.normal_()
+    eps, context = torch.randn(7, 3), torch.randn(7, 2)
+    kept = 1 if kind is SplitCoupling else 0
+    a, log_b = (flow.skip_weight @ context.T).T.unflatten(-1, (2, 3 - kept)).unbind(-2)
+    expected = torch.cat([eps[:, :kept], a + log_b.exp() * eps[:, kept:]], -1)
+    with torch.no_grad():
+        z, logdet = flow.forward(eps, context)
+        back, _ = flow.inverse(z, context)
+    torch.testing.assert_close(z, expected)
+    torch.testing.assert_close(logdet, log_b.sum(-1))
+    torch.testing.assert_close(back, eps)
 
 
 @pytest.mark.parametrize("scalar", SCALARS)

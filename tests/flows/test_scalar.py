@@ -155,3 +155,12 @@ def test_nlsq_root_gradient_survives_the_flattest_slope():
     z, _ = NLSq().forward(eps, raw)
     (gradient,) = torch.autograd.grad(z, eps)
     assert torch.allclose(gradient, torch.tensor(20.0), rtol=1e-6)
+
+
+def test_the_scale_of_the_affine_map_is_in_its_exponent():
+    eps, raw = torch.tensor([2.0, -1.0]), torch.tensor([[0.5, 2.0], [1.0, -4.0]])
+    z, logdet = Affine(scale=0.25).forward(eps, raw)
+    expected = torch.tensor([0.5 + 2 * math.exp(0.5), 1 - math.exp(-1.0)])
+    torch.testing.assert_close(z, expected)
+    torch.testing.assert_close(logdet, torch.tensor([0.5, -1.0]))
+    torch.testing.assert_close(Affine(scale=0.25).inverse(z, raw)[0], eps)
