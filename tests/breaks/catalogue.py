@@ -738,8 +738,12 @@ BREAKS: list[Break] = [
                 "alphabet.look_up(x[:n], gates) + lstm.bias[0]",
                 "alphabet.look_up(x[:n], gates)",
             ),
-            ("fast-head-scale", "multiplied_out", "own / emission.scale", "own"),
         ],
+    ),
+    *_of(
+        "latflow/fast/sequences.py",
+        "tests/fast/test_registry.py::test_twins_give_the_numbers_of_their_definition[BiLSTMEmission.head_scores]",
+        [("fast-head-scale", "multiplied_out", "own / emission.scale", "own")],
     ),
     *_of(
         "latflow/fast/hidden.py",

@@ -31,6 +31,7 @@ from latflow.flows import (
 from latflow.flows.hidden import Share
 from latflow.flows.seam import REGISTRY, active
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, build
+from latflow.models.emission.bilstm import BiLSTMEmission
 from tests.fast.cases import codebook_model, rows_of_codes
 from tests.models.cases import TINY, evolve, music_spec, small_model, text_spec
 
@@ -152,6 +153,8 @@ def head_cases(dtype: torch.dtype) -> Iterator[Case]:
     for symbols in ("abc", "abcdefghijklmnopqrstuvwxyz"):
         model = spread(small_model("af-af", text_spec(symbols)), dtype)
         assert isinstance(model, LatentSequenceModel)
+        assert isinstance(model.emission, BiLSTMEmission)
+        model.emission.scale = 2.5
         packing = Packing(torch.tensor([6, 2, 5]))
         z, past, future = (torch.randn(packing.rows, n, dtype=dtype) for n in (3, 8, 8))
         yield Case((model.emission, z, past, future, model.alphabet, packing), parameters=model.emission)

@@ -79,7 +79,9 @@ def test_density_is_the_mixture(K):
     normals = torch.distributions.Normal(means, log_scales.exp())
     expected = (logits.log_softmax(-1) + normals.log_prob(z[:, None])).logsumexp(-1)
     assert torch.allclose(standard_normal_log_prob(eps[:, None]) + logdet, expected, rtol=1e-12, atol=1e-12)
-    assert torch.allclose(Mixture(K).log_prob(z, raw), expected, rtol=1e-12, atol=1e-12)  # the closed way to it
+    assert torch.allclose(
+        Mixture(K).log_prob(z, raw), expected, rtol=1e-12, atol=1e-12
+    )  # the closed way to it
 
 
 @pytest.mark.parametrize("K", [1, 3])
