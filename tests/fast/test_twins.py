@@ -441,3 +441,25 @@ def test_forward_mode_through_the_lstm_is_refused(hidden):
     flow, eps = sequence_flow("af", hidden, "nlsq").double(), torch.randn(2, 3, 3).double()
     with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
         flow(forward_ad.make_dual(eps, torch.ones_like(eps)), torch.tensor([3, 1]))
+
+
+def test_gradients_of_a_prepared_weight_that_is_used_in_other_ways_too():
+    """What came through steps and what came directly is added."""
+    x, own, alone = torch.randn(2, 5, 3), torch.randn(4, 3), torch.randn(4)
+    found = {}
+    for way in ("prepared", "plain"):
+        matrix, bias = (
+            torch.arange(12.0).view(4, 3).requires_grad_(),
+            torch.arange(4.0).requires_grad_(),
+        )
+        if way == "prepared":
+            weight = defer(matrix, bias)
+            assert weight.bias is not None
+            y = [linear(step, weight) for step in x]
+            direct = (weight.matrix * own).sum() + (weight.bias * alone).sum()
+        else:
+            y = [torch.nn.functional.linear(step, matrix, bias) for step in x]
+            direct = (matrix * own).sum() + (bias * alone).sum()
+        found[way] = torch.autograd.grad(sum(step.square().sum() for step in y) + direct, (matrix, bias))
+    for prepared, plain in zip(found["prepared"], found["plain"], strict=True):
+        torch.testing.assert_close(prepared, plain)
