@@ -444,22 +444,17 @@ def test_forward_mode_through_the_lstm_is_refused(hidden):
 
 
 def test_gradients_of_a_prepared_weight_that_is_used_in_other_ways_too():
-    """What came through steps and what came directly is added."""
+    """What came through steps and what came directly is added, and the memory of the steps given back."""
     x, own, alone = torch.randn(2, 5, 3), torch.randn(4, 3), torch.randn(4)
-    found = {}
-    for way in ("prepared", "plain"):
-        matrix, bias = (
-            torch.arange(12.0).view(4, 3).requires_grad_(),
-            torch.arange(4.0).requires_grad_(),
-        )
-        if way == "prepared":
-            weight = defer(matrix, bias)
-            assert weight.bias is not None
-            y = [linear(step, weight) for step in x]
-            direct = (weight.matrix * own).sum() + (weight.bias * alone).sum()
-        else:
-            y = [torch.nn.functional.linear(step, matrix, bias) for step in x]
-            direct = (matrix * own).sum() + (bias * alone).sum()
-        found[way] = torch.autograd.grad(sum(step.square().sum() for step in y) + direct, (matrix, bias))
-    for prepared, plain in zip(found["prepared"], found["plain"], strict=True):
-        torch.testing.assert_close(prepared, plain)
+    matrix, bias = torch.randn(4, 3, requires_grad=True), torch.randn(4, requires_grad=True)
+
+    def gradients(step, matrix_used, bias_used):
+        steps = sum(step(rows).square().sum() for rows in x)
+        direct = (matrix_used * own).sum() + (bias_used * alone).sum()
+        return torch.autograd.grad(steps + direct, (matrix, bias))
+
+    weight = defer(matrix, bias)
+    prepared = gradients(lambda rows: linear(rows, weight), weight.matrix, weight.bias)
+    plain = gradients(lambda rows: torch.nn.functional.linear(rows, matrix, bias), matrix, bias)
+    torch.testing.assert_close(prepared, plain)
+    assert weight.tape.inputs == weight.tape.grads == []
