@@ -146,8 +146,3 @@ def _check(config: DataConfig) -> None:
         raise LatflowError(f"max_length is {config.max_length}; it must be 1 or more")
     if config.max_length is not None and config.name in ("hmm", "chords"):
         raise LatflowError(f"max_length is for data that is read; {config.name} draws its own lengths")
-    for field in ("train_size", "eval_size"):
-        if getattr(config, field) and config.name not in ("hmm", "chords"):
-            raise LatflowError(
-                f"{field} is for hmm and chords, which are drawn; {config.name} is read, all of it"
-            )

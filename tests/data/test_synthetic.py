@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from latflow.config import DataConfig
 from latflow.data import load
 from latflow.data.synthetic import HiddenMarkov, chord_music, hmm_language
-from latflow.errors import LatflowError
 
 
 def small(music: bool, seed: int = 0) -> HiddenMarkov:
@@ -149,9 +147,3 @@ def test_a_guess_without_memory_is_far_from_the_truth() -> None:
         p = np.bincount(steps) / len(steps) if name == "hmm" else np.stack([sounding, 1 - sounding])
         memoryless = -(p[p > 0] * np.log(p[p > 0])).sum()
         assert memoryless - corpus.truth["train"].sum() / len(steps) > gap
-
-
-@pytest.mark.parametrize("field", ["train_size", "eval_size"])
-def test_sizes_of_drawn_sets_are_refused_for_data_that_is_read(field) -> None:
-    with pytest.raises(LatflowError, match=f"{field} is for hmm and chords.*pydoc is read, all of it"):
-        load(replace(DataConfig("pydoc"), **{field: 40}))
