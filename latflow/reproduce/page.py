@@ -45,7 +45,7 @@ What the tables say:
   deviation 0.020. The LSTM of these rows has had no trials of its own. Nottingham: one run, nothing tuned, below
   RNN-NADE (2.31). MuseData: 5.28 where RNN-NADE has 5.60, the second of two settings, chosen on validation data (the
   first, with batches twice as large and more dropout, was far behind when it was stopped). Piano-midi: 6.81 where
-  RNN-NADE has 7.05, with intervals of 0.44 on 25 pieces; the third of three settings, chosen on validation data,
+  RNN-NADE has 7.05, with intervals of 0.44 on 25 pieces; the second of two settings, chosen on validation data,
   where it has 7.34. Penn Treebank, two passes: the flow and the LSTM are the same model but for the way through z,
   and the flow is ahead by as little as the seeds differ; seeds 0, 1 and 2 have 1.6932, 1.6980 and 1.6941 (mean
   1.6951, standard deviation 0.0026), the LSTM with the same seeds 1.6975, 1.7006 and 1.6958 (1.6980, 0.0024), so
