@@ -22,8 +22,9 @@ def _compiled_once(request, tmp_path_factory):
 
     They are kept on disk, where other processes and later runs find them.
     """
-    worker = getattr(request.config, "workerinput", {}).get("workerid")
-    if worker not in COMPILED_BY or len(request.session.items) < WHOLE:
+    about = getattr(request.config, "workerinput", {})
+    worker = about.get("workerid")
+    if worker not in COMPILED_BY or about["workercount"] < 2 or len(request.session.items) < WHOLE:
         return
     from tests.models.cases import small_model, text_spec
 
