@@ -73,9 +73,8 @@ def packed_layer(
     outputs = []
     for direction, (own, matrix, recurrent, bias) in enumerate(lstm.parts(layer)):
         gates = network.linear(x, matrix, bias)
-        if features is not None:
-            gates = _add_shared(gates, features[:, own])
-        outputs.append(_Recurrence.apply(gates, recurrent, h, c, packing, direction == 1))
+        shared = None if features is None else features[:, own]
+        outputs.append(_Recurrence.apply(gates, shared, recurrent, h, c, packing, direction == 1))
     return outputs[0] if lstm.directions == 1 else torch.cat(outputs, -1)
 
 
@@ -210,7 +209,8 @@ class _Cell(torch.autograd.Function):
 
 
 class _Recurrence(torch.autograd.Function):
-    """One layer in one direction over packed rows, given the gate inputs W x + b of all rows.
+    """One layer in one direction over packed rows, given the gate inputs W x + b of all rows and the features that
+    are added to them, each row of which serves as many rows as stand side by side.
 
     The running state has a row for every sequence; step t touches the first n_t of them. So in either direction a
     sequence that has not begun keeps its starting state and one that has ended is left alone.
@@ -221,12 +221,22 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, inputs: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, packing: Packing, backwards: bool
+        ctx,
+        inputs: Tensor,
+        features: Tensor | None,
+        weight: Tensor,
+        h0: Tensor,
+        c0: Tensor,
+        packing: Packing,
+        backwards: bool,
     ):
         rows, units = len(inputs), weight.shape[1]
         keep = any(ctx.needs_input_grad)
         ctx.packing, ctx.backwards = packing, backwards
         gates = inputs.data
+        ctx.shared = None if features is None else len(features)
+        if features is not None:
+            gates.view(len(features), -1, 4 * units).add_(features[:, None])
         h_before, c_before, tanh_c = (gates.new_empty(rows if keep else 0, units) for _ in range(3))
         output, working = gates.new_empty(rows, units), gates.new_empty(packing.active[0], units)
         transposed = weight.t()
@@ -300,7 +310,11 @@ class _Recurrence(torch.autograd.Function):
                 grad_o.mul_(torch.addcmul(o, o, o, value=-1, out=s))
                 dc.mul_(f)
                 torch.mm(out, weight, out=dh)
-        return grad_gates, grad_gates.t() @ h_before, grad_h, grad_c, None, None
+        grad_features = None
+        if ctx.shared is not None:
+            alone = ctx.shared == rows
+            grad_features = grad_gates if alone else grad_gates.view(ctx.shared, -1, 4 * units).sum(1)
+        return grad_gates, grad_features, grad_gates.t() @ h_before, grad_h, grad_c, None, None
 
 
 def _kernels(gates: int, *tensors: Tensor) -> ModuleType | None:
@@ -308,15 +322,6 @@ def _kernels(gates: int, *tensors: Tensor) -> ModuleType | None:
     if gates > SMALL and torch.get_num_threads() > 1:
         return None
     return compiled.lstm_kernels(*tensors)
-
-
-def _add_shared(
-    gates: Float[Tensor, "n gates"], features: Float[Tensor, "m gates"]
-) -> Float[Tensor, "n gates"]:
-    """gates + features, in place, where each row of features serves n/m rows."""
-    copies = len(gates) // len(features)
-    gates.view(len(features), copies, -1).add_(features[:, None])
-    return gates
 
 
 def _time_order(packing: Packing, backwards: bool) -> range:

@@ -50,5 +50,5 @@ class Positions(nn.Module):
         start = F.embedding(step, self.start)
         end = F.embedding(remaining, self.end)
         if self.mix is None:
-            return start + end
+            return start.add_(end)
         return F.linear(torch.cat([start, end], -1), self.mix)
