@@ -16,14 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.breaks.catalogue import BREAKS
 from tests.breaks.patch import ROOT, Break, read
+from tests.breaks.server import Ended, Server
 
 COPIED = ("latflow", "tests", "examples", "results", "docs", "pyproject.toml", "README.md", "Makefile")
+CONTROL = "tests/flows/test_packing.py"
+"""Passes in the processes that are to notice breaks too, or they would notice anything."""
+WORDS = ("-x", "-q", "-p", "no:cacheprovider")
 MINUTES = 10
 """After so long a run of tests has hung, which is noticed too."""
 ALL_MINUTES = 40
@@ -54,30 +59,34 @@ def main(words: list[str] | None = None) -> int:
 
 def run(chosen: list[Break], processes: int) -> int:
     began = time.monotonic()
-    trees: queue.Queue[Path] = queue.Queue()
-    with tempfile.TemporaryDirectory(prefix="latflow-breaks-") as folder:
+    trees: queue.Queue[tuple[Path, Server]] = queue.Queue()
+    with ExitStack() as at_end:
+        folder = at_end.enter_context(tempfile.TemporaryDirectory(prefix="latflow-breaks-"))
         first = copy(ROOT, Path(folder) / "0")
-        trees.put(first)
         tests = sorted({test for b in chosen for test in b.tests})
-        if (failed := failure(first, tests, "-n", str(processes), minutes=ALL_MINUTES)) is not None:
+        if (failed := failure(clean(first, tests, processes), ALL_MINUTES)) is not None:
             print(f"{failed}\nthe tests fail without any break; mend that first")
             return 2
         print(f"their tests pass without a break, {(time.monotonic() - began) / 60:.0f} minutes", flush=True)
-        for number in range(1, processes):  # of the first, in which kernels are compiled by now
-            trees.put(copy(first, Path(folder) / str(number)))
+        for number in range(processes):  # copies of the first, in which kernels are compiled by now
+            tree = first if number == 0 else copy(first, Path(folder) / str(number))
+            trees.put((tree, server := Server(tree)))
+            at_end.callback(server.close)
+            if (failed := failure(server.pytest(*WORDS, CONTROL, seconds=60 * MINUTES), MINUTES)) is not None:
+                print(f"{failed}\n{CONTROL} fails in a fork, without any break; mend that first")
+                return 2
 
         def noticed(b: Break) -> bool:
-            tree = trees.get()
+            tree, server = trees.get()
+            started = time.monotonic()
             try:
-                source = read(b.file, tree)
-                (tree / b.file).write_text(b.applied(source), encoding="utf-8")
-                try:
-                    found = failure(tree, b.tests) is not None
-                finally:
-                    (tree / b.file).write_text(source, encoding="utf-8")
+                with broken(tree / b.file, b):
+                    ended = server.pytest(*WORDS, *b.tests, seconds=60 * MINUTES)
             finally:
-                trees.put(tree)
-            print(f"{'noticed ' if found else 'SURVIVES'} {b.name}", flush=True)
+                trees.put((tree, server))
+            found = failure(ended, MINUTES) is not None
+            seconds = time.monotonic() - started
+            print(f"{'noticed ' if found else 'SURVIVES'} {b.name} ({seconds:.0f} s)", flush=True)
             return found
 
         with ThreadPoolExecutor(processes) as pool:
@@ -90,6 +99,18 @@ def run(chosen: list[Break], processes: int) -> int:
     return int(bool(survivors))
 
 
+@contextmanager
+def broken(path: Path, b: Break) -> Iterator[None]:
+    """The break in a tree's file, for a while. It gets its time back too: by that Python knows what it compiled."""
+    source, times = path.read_text(encoding="utf-8"), path.stat()
+    path.write_text(b.applied(source), encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(source, encoding="utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
 def copy(source: Path, tree: Path) -> Path:
     tree.mkdir()
     for name in COPIED:
@@ -100,9 +121,9 @@ def copy(source: Path, tree: Path) -> Path:
     return tree
 
 
-def failure(tree: Path, tests: Sequence[str], *options: str, minutes: int = MINUTES) -> str | None:
-    """How the tests fail there, None if they pass; that there are none is an error."""
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *tests]
+def clean(tree: Path, tests: Sequence[str], processes: int) -> Ended:
+    """All tests there, without a break, in a process of their own that shares them out."""
+    words = [sys.executable, "-m", "pytest", *WORDS, "-n", str(processes), *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     try:
         ended = subprocess.run(
@@ -111,16 +132,21 @@ def failure(tree: Path, tests: Sequence[str], *options: str, minutes: int = MINU
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60 * minutes,
+            timeout=60 * ALL_MINUTES,
             check=False,
         )
     except subprocess.TimeoutExpired:
+        return Ended(None, "")
+    return Ended(ended.returncode, ended.stdout[-2000:] + ended.stderr[-2000:])
+
+
+def failure(ended: Ended, minutes: int) -> str | None:
+    """How the tests failed, None if they passed; that there are none is an error."""
+    if ended.code is None:
         return f"after {minutes} minutes they had not ended"
-    if ended.returncode not in (0, 1, 2):  # 2: a module that cannot be imported any more
-        raise RuntimeError(
-            f"pytest ended with {ended.returncode}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}"
-        )
-    return ended.stdout[-2000:] if ended.returncode else None
+    if ended.code not in (0, 1, 2):  # 2: a module that cannot be imported any more
+        raise RuntimeError(f"pytest ended with {ended.code}: {ended.output}")
+    return ended.output if ended.code else None
 
 
 if __name__ == "__main__":

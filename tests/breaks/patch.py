@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+
+TRAINING = "tests/walks/test_training_walk.py"
+USE = "tests/walks/test_use_walk.py"
+DRAWS = "tests/walks/test_dropout_and_draws.py"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,12 @@ class Break:
             node = found[0]
             first, last = found[0].lineno - 1, found[0].end_lineno or last
         return first, last
+
+
+def of(file: str, tests: str | tuple[str, ...], entries: Iterable[tuple[str, str, str, str]]) -> list[Break]:
+    """Breaks of one file: name, where, old, new."""
+    chosen = (tests,) if isinstance(tests, str) else tests
+    return [Break(name, file, where, old, new, chosen) for name, where, old, new in entries]
 
 
 def read(file: str, root: Path = ROOT) -> str:
