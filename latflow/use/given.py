@@ -161,7 +161,7 @@ def _walk(
 
     def go_on(index: Tensor) -> None:
         nonlocal found, lengths
-        found, lengths = found[index], lengths[index]
+        found, lengths = found.index_select(0, index), lengths[index]  # notes as bytes, row by row
         walker.select(index, model.layout(lengths))
 
     for t in range(steps):

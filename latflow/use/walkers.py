@@ -140,8 +140,7 @@ class CodebookWalker(Walker):
         else:
             assert isinstance(flow, HiddenFlow)
             walk = Walk(flow, self.given, n)
-            for d in range(flow.size):
-                walk.put(flow.scalar.at(d).draw(walk.raw()[:, 0]))
+            walk.draw(flow.size)
             self.z = walk.z
         self.y = self.z
 
@@ -178,10 +177,12 @@ class CodebookWalker(Walker):
                 log_emission = notes_log_prob(self.emission.at(self.walk.z), x)[:, here]
                 yield (log_p + log_emission - log_q[:, here]).sum(-1)
             else:
-                for d in range(start, stop):
-                    scalar, raw = flow.scalar.at(d), self.walk.raw()[:, 0]
+                if self.temperature == 1:
+                    self.walk.draw(stop)
+                for d in range(self.walk.at, stop):
+                    raw = self.walk.raw()[:, 0]
                     eps = self.temperature * torch.randn_like(raw[:, 0])
-                    self.walk.put(scalar.draw(raw) if self.temperature == 1 else scalar.forward(eps, raw)[0])
+                    self.walk.put(flow.scalar.at(d).forward(eps, raw)[0])
                 scores, alphabet = self.emission.at(self.walk.z), self.model.alphabet
                 self.x[:, here] = alphabet.sample(scores, self.argmax, None)[:, here]
             start = stop
