@@ -62,15 +62,17 @@ OUT_OF_MEMORY = (
 )
 
 
-def parser_of() -> Parser:
-    """The whole command line."""
+def parser_of(first: str | None = None) -> Parser:
+    """The whole command line; where the first word names a command, that one alone, for to list the fields of `train`
+    takes longer than many an answer."""
     parser = Parser(
         prog="latflow",
         description="Latent normalizing flows for discrete sequences: text, music, any symbols.",
     )
     parser.add_argument("--version", action="version", version=f"latflow {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    for command in COMMANDS:
+    named = [command for command in COMMANDS if command.__name__.rpartition(".")[2] == first]
+    for command in named or COMMANDS:
         command.add(commands)
     parser.set_defaults(refuse=lambda name, word: commands.choices[name].refuse(word))
     return parser
@@ -78,7 +80,7 @@ def parser_of() -> Parser:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """What was typed; `run` of it does it. A wrong word is a LatflowError that names it."""
-    args, unknown = parser_of().parse_known_args(words)
+    args, unknown = parser_of(words[0] if words else None).parse_known_args(words)
     if unknown:
         args.refuse(args.command, unknown[0])
     check(args)

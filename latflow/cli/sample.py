@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from latflow.cli.parser import add_run, open_model
+from latflow.cli.parser import add_run, importing, open_model
 from latflow.errors import LatflowError
 
 WAYS = ("prefix", "template", "given", "like", "between")
@@ -74,11 +74,12 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from latflow.data.files import check_writable, written_through
-    from latflow.progress import counting
-    from latflow.use import between, given, like
-    from latflow.use.files import as_text, read_one, write_samples
-    from latflow.use.sample import sampled
+    with importing():
+        from latflow.data.files import check_writable, written_through
+        from latflow.progress import counting
+        from latflow.use import between, given, like
+        from latflow.use.files import as_text, read_one, write_samples
+        from latflow.use.sample import sampled
 
     way = _way(args)
     if args.out is not None:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from latflow.cli.parser import DATA_DIR_HELP, add_run, open_model
+from latflow.cli.parser import DATA_DIR_HELP, add_run, importing, open_model
 from latflow.errors import LatflowError
 
 SPLITS = ("train", "valid", "test")
@@ -75,9 +75,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _template(args: argparse.Namespace) -> int:
-    from latflow.plain import plain
-    from latflow.use import Evidence, score_given
-    from latflow.use.files import typed
+    with importing():
+        from latflow.plain import plain
+        from latflow.use import Evidence, score_given
+        from latflow.use.files import typed
 
     made, model = open_model(args)
     evidence = Evidence.template(made.spec, typed(args.template, made.spec), args.mark)

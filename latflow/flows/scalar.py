@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from latflow.flows.root import root
 from latflow.shapes import Float
+
+Drawing = Callable[[int, Tensor], Tensor]
 
 
 class ScalarTransform(ABC):
@@ -35,6 +38,11 @@ class ScalarTransform(ABC):
     def draw(self, raw: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
         """z where eps is a standard normal, drawn by the shortest way, without gradients and without its eps."""
         return self.forward(torch.randn_like(raw[..., 0]), raw)[0]
+
+    def drawing(self, dimensions: range, like: Float[Tensor, "n h"]) -> Drawing:
+        """`draw` of some dimensions one after the other, for rows `like` these: (d, raw) -> z_d. What needs no raw
+        parameters may be done here for all of them at once."""
+        return lambda d, raw: self.at(d).draw(raw)
 
     def start(self, size: int) -> Float[Tensor, "h p"] | None:
         """Raw parameters to begin with for `size` dimensions; None: zeros."""

@@ -76,16 +76,23 @@ class TiedScalar(ScalarTransform):
         return torch.logaddexp(first, logit + second) - F.softplus(logit) - _LOG_ROOT_2PI
 
     def draw(self, raw):
+        return mixture_draw(*self._parameters(raw))
+
+    def drawing(self, dimensions, like):
+        """Of two components, z_d = m_1 + s_1 ξ where the logit exceeds log E_1 - log E_0 of two exponentials, which is
+        logistic, and m_0 + s_0 ξ elsewhere: all but the comparison beforehand."""
         if self.n_params > 1:
-            return mixture_draw(*self._parameters(raw))
-        # The same draws, without an axis of two: sampling given some notes comes here once a note.
-        gumbel = -raw.new_empty(*raw.shape[:-1], 2).exponential_().log()
-        second = raw[..., 0] + gumbel[..., 1] > gumbel[..., 0]
-        mean, log_scale = (
-            torch.where(second, part[..., 1], part[..., 0])
-            for part in (each[self.dimensions] for each in self.components())
+            return super().drawing(dimensions, like)
+        here, shape = slice(dimensions.start, dimensions.stop), (len(dimensions), len(like))
+        noise = like.new_empty(*shape, 2).exponential_().log()
+        threshold = noise[..., 1] - noise[..., 0]
+        xi = torch.randn(shape, dtype=like.dtype, device=like.device)
+        off, on = (
+            mean[here, None] + log_scale[here, None].exp() * xi
+            for mean, log_scale in zip(*(part.unbind(-1) for part in self.components()), strict=True)
         )
-        return mean + log_scale.exp() * torch.randn_like(mean)
+        first = dimensions.start
+        return lambda d, raw: torch.where(raw[..., 0] > threshold[d - first], on[d - first], off[d - first])
 
     def _parameters(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         means, log_scales = self.components()

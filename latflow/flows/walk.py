@@ -7,7 +7,7 @@ the dimensions that it sees are there, so that a walk costs one pass however man
 
 from __future__ import annotations
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
 
 from latflow.flows.hidden import Autoregressive, Elementwise, HiddenFlow
@@ -30,56 +30,62 @@ class Walk:
         network = flow.network(0)
         (weights,) = flow.weights()
         self.matrices, self.biases = weights
-        (self.share,) = flow.project(context)
-        self.z = self.biases[0].new_zeros(rows, flow.size)
-        """What was put so far; zeros in the dimensions to come."""
+        (share,) = flow.project(context)
+        # A dimension or a unit is a row of memory: a step takes the next few of them.
+        self.columns = self.biases[0].new_zeros(flow.size, rows)
         self.units: list[Tensor] = []
         self.starts: list[int] | None = None
         if isinstance(network, MADE):
             self.starts = network.starts
-            self.units = [self.z.new_zeros(rows, flow.units) for _ in self.matrices[:-1]]
-            self.outputs = tuple(self._outputs(part) for part in (self.matrices[-1], self.biases[-1]))
+            self.units = [self.columns.new_empty(flow.units, rows) for _ in self.matrices[:-1]]
+            self.units[0].copy_(self._added(self.biases[0], share.hidden))
+            self.outputs = self.matrices[-1].unflatten(0, (-1, flow.size))
+            self.start = self._added(self.biases[-1], share.raw).expand(-1, rows)
         else:  # the parameters of all dimensions are there from the start
-            self.constant = flow.raw(0, self.z[:, :0], self.share, weights)
+            constant = flow.raw(0, self.columns[:0].t(), share, weights)
+            self.start = constant.permute(2, 1, 0).flatten(0, 1)
+        self.start = self.start.unflatten(0, (-1, flow.size))  # (p, h, n)
+
+    @property
+    def z(self) -> Float[Tensor, "n h"]:
+        """What was put so far; zeros in the dimensions to come."""
+        return self.columns.t()
 
     def raw(self, z: Float[Tensor, "n k"] | None = None) -> Float[Tensor, "n k p"]:
         """The raw parameters of the next dimension, k = 1, to be followed by `put`; or of the next k at once, whose z
         are given and put with it."""
         begin, end = self.at, self.at + (1 if z is None else z.shape[-1])
         if z is not None:
-            self.z[:, begin:end] = z
+            self.columns[begin:end] = z.t()
             self.at = end
-        if self.starts is None:
-            return self.constant[:, begin:end]
-        own, upto = slice(self.starts[begin], self.starts[end]), slice(0, self.starts[end])
-        y = F.linear(self.z[:, : end - 1], self.matrices[0][own, : end - 1], self.biases[0][own])
-        y = y if self.share.hidden is None else y + self.share.hidden[:, own]
-        self.units[0][:, own] = F.relu(y)
-        for k in range(1, len(self.units)):
-            y = F.linear(self.units[k - 1][:, upto], self.matrices[k][own, upto], self.biases[k][own])
-            self.units[k][:, own] = F.relu(y)
-        matrix, bias = self.outputs
-        raw = F.linear(
-            self.units[-1][:, upto], matrix[:, begin:end, upto].flatten(0, 1), bias[:, begin:end].flatten()
-        )
-        raw = raw.view(len(raw), -1, end - begin)  # (n, p, k)
-        if self.share.raw is not None:
-            raw = raw + self.share.raw.view(len(raw), -1, self.flow.size)[..., begin:end]
-        return raw.transpose(-1, -2)
+        raw = self.start[:, begin:end]
+        if self.starts is not None:
+            own, upto = slice(self.starts[begin], self.starts[end]), slice(0, self.starts[end])
+            self.units[0][own].addmm_(self.matrices[0][own, : end - 1], self.columns[: end - 1]).relu_()
+            for k in range(1, len(self.units)):
+                bias, matrix = self.biases[k][own, None], self.matrices[k][own, upto]
+                self.units[k][own] = torch.addmm(bias, matrix, self.units[k - 1][upto]).relu_()
+            raw = raw + self.outputs[:, begin:end, upto] @ self.units[-1][upto]
+        return raw.permute(2, 1, 0)
 
-    def _outputs(self, flat: Tensor) -> Tensor:
-        """The rows of the last layer, the parameter first, then the dimension."""
-        return flat.unflatten(0, (self.flow.scalar.n_params, self.flow.size))
+    @staticmethod
+    def _added(bias: Tensor, share: Tensor | None) -> Tensor:
+        """The bias with what the context adds to it, a row each."""
+        return bias[:, None] if share is None else (bias + share).t()
 
     def put(self, z: Float[Tensor, "n"]) -> None:
         """z of the dimension that `raw` spoke of last."""
-        self.z[:, self.at] = z
+        self.columns[self.at] = z
         self.at += 1
+
+    def draw(self, stop: int) -> None:
+        """z_d ~ p(z_d | z_<d, context) for the dimensions up to `stop`."""
+        dimensions = range(self.at, stop)
+        drawn = self.flow.scalar.drawing(dimensions, self.z)
+        for d in dimensions:
+            self.put(drawn(d, self.raw()[:, 0]))
 
     def select(self, index: Int[Tensor, "m"]) -> None:
         """Go on with these rows."""
-        self.z, self.units = self.z[index], [units[index] for units in self.units]
-        hidden, raw = self.share
-        self.share = type(self.share)(*(None if part is None else part[index] for part in (hidden, raw)))
-        if self.starts is None:
-            self.constant = self.constant[index]
+        self.columns, self.start = self.columns[:, index], self.start[..., index]
+        self.units = [units[:, index] for units in self.units]

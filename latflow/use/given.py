@@ -7,6 +7,7 @@ Step by step (`latflow.use.walkers`) or, where the emission looks at all of z, w
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,14 @@ import torch
 from torch import Tensor
 
 from latflow.errors import LatflowError, LatflowWarning
+from latflow.flows.seam import off
 from latflow.models import SequenceModel
 from latflow.progress import Progress
 from latflow.training.evaluate import evaluating
 from latflow.training.seeds import Stream, seeded
 from latflow.use.evidence import Evidence
 from latflow.use.particles import Drawn, Particles
-from latflow.use.walkers import stepwise, walker_of
+from latflow.use.walkers import draws_directly, stepwise, walker_of
 from latflow.use.whole import walk_whole
 
 THRESHOLD = 0.5
@@ -90,7 +92,9 @@ def given(
     device = next(model.parameters()).device
     many = max(n, FIRST[model.spec.kind] if particles is None else particles)
     while True:
-        with evaluating(model), seeded(seed, Stream.GIVEN):
+        # Particles are many rows: there definitions are as fast as compiled twins, which take a second to load.
+        plainly = off() if draws_directly(model, temperature) else nullcontext()
+        with evaluating(model), seeded(seed, Stream.GIVEN), plainly:
             lengths = _lengths(model, evidence, many).to(device)
             walk = _walk if stepwise(model) else walk_whole
             drawn = walk(model, evidence, lengths, n, THRESHOLD, temperature, argmax, progress)
@@ -157,7 +161,7 @@ def _walk(
 
     def go_on(index: Tensor) -> None:
         nonlocal found, lengths
-        found, lengths = found[index], lengths[index]
+        found, lengths = found.index_select(0, index), lengths[index]  # notes as bytes, row by row
         walker.select(index, model.layout(lengths))
 
     for t in range(steps):

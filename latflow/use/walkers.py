@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import groupby
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from latflow.errors import LatflowError
 from latflow.flows import HiddenFlow, Packing, TiedMixture
 from latflow.flows.sequence import AutoregressiveTime, IndependentTime, InverseAutoregressiveTime
+from latflow.flows.transform import Step
 from latflow.flows.walk import Walk, can_walk
 from latflow.models import LatentSequenceModel, LSTMLanguageModel, SequenceModel
 from latflow.models.emission.bayes import BayesEmission
@@ -97,9 +99,12 @@ class CodebookWalker(Walker):
             raise LatflowError(f"no way to go step by step is known for {type(prior.time).__name__}")
         self.model, self.hidden, self.codes, self.emission = model, prior.hidden, posterior.codes, emission
         self.sees_noise = isinstance(prior.time, InverseAutoregressiveTime)
-        self.forward = prior.hidden.stepper("forward")
         self.walk: Walk | None = None
         self.context, self.state = prior.context.start(packing)
+
+    @cached_property
+    def forward(self) -> Step:
+        return self.hidden.stepper("forward")
 
     @property
     def given(self) -> Tensor | None:
@@ -125,7 +130,7 @@ class CodebookWalker(Walker):
     def _draw(self) -> None:
         """z_t ~ p(z_t | z_<t), by the shortest way where its eps are not asked for and their scale is 1."""
         n, flow = len(self.context), self.hidden
-        if self.sees_noise or self.temperature != 1 or not (can_walk(flow) or isinstance(flow, TiedMixture)):
+        if not draws_directly(self.model, self.temperature):
             eps = torch.randn(n, flow.size, dtype=self.context.dtype, device=self.context.device)
             self.z, _ = self.forward(self.temperature * eps, self.given)
             self.y = self.temperature * eps if self.sees_noise else self.z
@@ -135,8 +140,7 @@ class CodebookWalker(Walker):
         else:
             assert isinstance(flow, HiddenFlow)
             walk = Walk(flow, self.given, n)
-            for d in range(flow.size):
-                walk.put(flow.scalar.at(d).draw(walk.raw()[:, 0]))
+            walk.draw(flow.size)
             self.z = walk.z
         self.y = self.z
 
@@ -173,10 +177,12 @@ class CodebookWalker(Walker):
                 log_emission = notes_log_prob(self.emission.at(self.walk.z), x)[:, here]
                 yield (log_p + log_emission - log_q[:, here]).sum(-1)
             else:
-                for d in range(start, stop):
-                    scalar, raw = flow.scalar.at(d), self.walk.raw()[:, 0]
+                if self.temperature == 1:
+                    self.walk.draw(stop)
+                for d in range(self.walk.at, stop):
+                    raw = self.walk.raw()[:, 0]
                     eps = self.temperature * torch.randn_like(raw[:, 0])
-                    self.walk.put(scalar.draw(raw) if self.temperature == 1 else scalar.forward(eps, raw)[0])
+                    self.walk.put(flow.scalar.at(d).forward(eps, raw)[0])
                 scores, alphabet = self.emission.at(self.walk.z), self.model.alphabet
                 self.x[:, here] = alphabet.sample(scores, self.argmax, None)[:, here]
             start = stop
@@ -204,6 +210,21 @@ def stepwise(model: SequenceModel) -> bool:
     if isinstance(model, LatentSequenceModel):
         return isinstance(model.posterior, CodebookPosterior) and isinstance(model.emission, BayesEmission)
     return isinstance(model, LSTMLanguageModel)
+
+
+def draws_directly(model: SequenceModel, temperature: float) -> bool:
+    """Whether the model goes step by step and what is free is drawn there from its distribution, with no map of a noise
+    to find roots of."""
+    if not isinstance(model, LatentSequenceModel):
+        return stepwise(model)
+    prior = model.prior
+    direct = can_walk(prior.hidden) or isinstance(prior.hidden, TiedMixture)
+    return (
+        stepwise(model)
+        and temperature == 1
+        and direct
+        and not isinstance(prior.time, InverseAutoregressiveTime)
+    )
 
 
 def walker_of(model: SequenceModel, packing: Packing, temperature: float, argmax: bool = False) -> Walker:
