@@ -76,10 +76,6 @@ def score(
     0.1 if nothing is said (and that of nll below 0.7 nats in any case), or K is 256; with `samples` K is that, or with
     both at most that. Equal sequences are scored once; `progress` is told how many are done.
     """
-    if samples is not None and samples < 1:
-        raise LatflowError(f"{samples} samples; there must be 1 or more")
-    if tolerance is not None and not tolerance > 0:
-        raise LatflowError(f"the tolerance is {tolerance}; it must be a number above 0")
     if isinstance(sequences, (str, np.ndarray)):
         sequences = [sequences]
     found = [(i, *_taken(item, model.spec)) for i, item in enumerate(sequences, start=1)]
@@ -99,6 +95,10 @@ def scored(
     progress: Progress | None = None,
 ) -> Scores:
     """`score` of what was read: (index, name, the sequence or why there is none)."""
+    if samples is not None and samples < 1:
+        raise LatflowError(f"{samples} samples; there must be 1 or more")
+    if tolerance is not None and not tolerance > 0:
+        raise LatflowError(f"the tolerance is {tolerance}; it must be a number above 0")
     spec, world = model.spec, world or World(device=next(model.parameters()).device)
     arrays = [x for _, _, x in found if not isinstance(x, LatflowError)]
     distinct = {x.tobytes(): x for x in arrays if _fits(model, len(x))}
