@@ -304,7 +304,7 @@ def _taken(item: Any, spec: DataSpec) -> tuple[Any, np.ndarray | LatflowError]:
     """A sequence as people have it: what to call it, and its array or why there is none."""
     try:
         if isinstance(item, np.ndarray):
-            return (None if spec.kind == "music" else spec.decode(item)), item
+            return (None, spec.encode(item)) if spec.kind == "music" else (spec.decode(item), item)
         if isinstance(item, str) and spec.kind == "tokens":
             return item, spec.encode(read_list(item, DataConfig()))
         if isinstance(item, str) and spec.kind == "music":

@@ -7,8 +7,10 @@ import os
 import sys
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
+import latflow
 from latflow.cli import main
 from latflow.cli.parser import HIGHEST
 from latflow.cli.printing import print_table
@@ -16,6 +18,7 @@ from latflow.data.midi import write_midi
 from latflow.data.spec import DataSpec
 from latflow.errors import LatflowError
 from latflow.training import Run
+from latflow.use import Evidence
 from latflow.use.files import typed, write_samples
 
 LONG = "x" * 5000
@@ -139,6 +142,24 @@ def test_the_card_of_a_model_is_json_too(capsys):
     assert about["name"] == "jsb"
     assert main(["models", "jsb"]) == 0
     assert capsys.readouterr().out == about["card"]
+
+
+@pytest.mark.parametrize(
+    ("x", "known"),
+    [([10**6], [True]), ([-1], [True]), ([1.5], [True]), ([[0] * 88] * 2, [[True] * 88] * 2)],
+)
+def test_evidence_of_another_data_is_refused(x, known):
+    with pytest.raises(
+        LatflowError, match="a model of text takes 1 dimensions of whole numbers from 0 to 89"
+    ):
+        latflow.given(latflow.load("pydoc"), Evidence(np.array(x), np.array(known)), 1, particles=3)
+    with pytest.raises(LatflowError, match=r"1\.7 is no token"):
+        Evidence.prefix(Run.open("pydoc").spec, np.array([1.7]))
+
+
+def test_an_array_that_is_no_roll_has_an_error_of_its_own():
+    rolls = [np.zeros((3, 5)), np.full((3, 88), 7), np.full((3, 88), np.nan)]
+    assert all(row["nll"] is None and row["error"] for row in latflow.score(latflow.load("jsb"), rolls))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of Unix")
