@@ -1,10 +1,11 @@
-"""Values as strict JSON can hold them."""
+"""Values as strict JSON can hold them, and text as a terminal can show it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import category
 
 
 def plain(value: Any, digits: int | None = None) -> Any:
@@ -18,3 +19,8 @@ def plain(value: Any, digits: int | None = None) -> Any:
             return None
         return value if digits is None else float(f"{value:.{digits}g}")
     return value
+
+
+def shown(text: str) -> str:
+    """Text in which control characters are escaped: it is one line, and what a file holds does not steer a terminal."""
+    return "".join(repr(c)[1:-1] if category(c) == "Cc" else c for c in text)

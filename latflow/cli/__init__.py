@@ -35,6 +35,7 @@ from latflow.cli import (
 )
 from latflow.cli.parser import Parser, check
 from latflow.errors import LatflowError, LatflowWarning
+from latflow.plain import shown
 
 COMMANDS = (
     train,
@@ -74,7 +75,6 @@ def parser_of(first: str | None = None) -> Parser:
     named = [command for command in COMMANDS if command.__name__.rpartition(".")[2] == first]
     for command in named or COMMANDS:
         command.add(commands)
-    parser.set_defaults(refuse=lambda name, word: commands.choices[name].refuse(word))
     return parser
 
 
@@ -82,7 +82,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """What was typed; `run` of it does it. A wrong word is a LatflowError that names it."""
     args, unknown = parser_of(words[0] if words else None).parse_known_args(words)
     if unknown:
-        args.refuse(args.command, unknown[0])
+        args.parser.refuse(unknown[0])
     check(args)
     return args
 
@@ -106,8 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError as error:
             if came:
                 return _stopped(came)
-            streams.abandon_output()
-            print(f"latflow: standard output cannot be written: {error.strerror or error}", file=sys.stderr)
+            if error.filename is None:
+                streams.abandon_output()
+            what = "standard output cannot be written" if error.filename is None else error.filename
+            _tell(f"{what}: {error.strerror or error}")
             return 2
         except (streams.Stopped, KeyboardInterrupt):
             return _stopped(came)
@@ -125,13 +127,17 @@ def _run(words: Sequence[str]) -> int:
         args = parse(words)
         return args.run(args)
     except LatflowError as error:
-        print(f"latflow: {error}", file=sys.stderr)
+        _tell(error)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not _out_of_memory(error):
             raise
-        print(f"latflow: {OUT_OF_MEMORY}", *str(error).splitlines()[:1], sep=": ", file=sys.stderr)
+        _tell(": ".join([OUT_OF_MEMORY, *str(error).splitlines()[:1]]))
         return 2
+
+
+def _tell(what: object) -> None:
+    print(f"latflow: {shown(str(what))}", file=sys.stderr)
 
 
 def _stopped(came: list[int]) -> int:
@@ -155,6 +161,6 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     if issubclass(category, LatflowWarning):
-        print(f"latflow: warning: {message}", file=sys.stderr)
+        _tell(f"warning: {message}")
     else:
         print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=sys.stderr)

@@ -40,7 +40,14 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from latflow.bench import run as measure
+    from latflow.data.files import check_writable
 
+    if args.json is not None:
+        check_writable(args.json)
+    if args.figure is not None:
+        from latflow.plots.save import check_out
+
+        check_out(args.figure)
     measure(args.quick, args.json, args.figure)
     return 0
 

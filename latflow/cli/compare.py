@@ -39,14 +39,15 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     from latflow.cli.printing import print_table
-    from latflow.data.files import check_writable
     from latflow.fast.memory import keep_freed_memory
     from latflow.progress import counting
     from latflow.training.distributed import join
     from latflow.use.compare import HEADER, as_csv, as_latex, as_markdown, cells, compare, record
 
     if args.out is not None:
-        check_writable(args.out)
+        from latflow.plots.save import check_out
+
+        check_out(args.out)
     keep_freed_memory()
     with join(args.device) as world, ExitStack() as stack:
 

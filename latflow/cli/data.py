@@ -12,6 +12,7 @@ from latflow.cli.parser import add_json
 from latflow.cli.printing import cell, print_table
 from latflow.config import Config
 from latflow.errors import LatflowError
+from latflow.plain import shown
 
 
 def add(commands: Any) -> None:
@@ -102,7 +103,7 @@ def run_stats(args: argparse.Namespace) -> int:
     if found["left_out"] and not args.refused:
         print(f"{len(found['left_out'])} files left out (--left-out lists them)")
     for line in found["left_out"] if args.refused else ():
-        print(f"left out: {line}")
+        print(f"left out: {shown(line)}")
     return 0
 
 

@@ -22,6 +22,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from latflow.fast.memory import keep_freed_memory
+    from latflow.plain import shown
     from latflow.presets import PRESETS
     from latflow.progress import counting
     from latflow.reproduce.result import comparable
@@ -64,5 +65,5 @@ def run(args: argparse.Namespace) -> int:
     )
     print(f"in {metrics.convention}")
     for name, value in table(metrics, known):
-        print(f"  {name:<18} {value}")
+        print(f"  {shown(name):<18} {value}")
     return 0

@@ -165,6 +165,11 @@ def load_yaml(text: str) -> Any:
             for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):  # a few lines of them can stand for more than memory holds
+                raise LatflowError("an alias (*name) is not read; write the fields out")
+            return super().compose_node(parent, index)
+
     number = r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)"
     pattern = re.compile(rf"^(?:{number}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", pattern, list("-+0123456789."))

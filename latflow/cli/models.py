@@ -21,7 +21,9 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.name is not None:
-        print(shipped.card_text(args.name), end="")
+        text = shipped.card_text(args.name)
+        about = {**dataclasses.asdict(shipped.card(args.name)), "card": text}
+        print(json.dumps(about, indent=2) + "\n" if args.json else text, end="")
         return 0
     cards = [shipped.card(name) for name in shipped.names()]
     if args.json:

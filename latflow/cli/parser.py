@@ -16,6 +16,8 @@ RUN_HELP = "a run's folder, or a model from `latflow models`"
 DATA_DIR_HELP = "the folder in which the data lies on this machine"
 LOWEST = {"n": 1, "samples": 1, "steps": 1, "particles": 1, "batch_size": 1, "seed": 0}
 """Counts, and the lowest of each that makes sense."""
+HIGHEST = 10**12
+"""Of a count: more would not end in a lifetime, and beyond 64 bits libraries fail in words of their own."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,12 +28,14 @@ class Parser(argparse.ArgumentParser):
     They are taken before the other options are read, listed or not, for a choice brings fields of its own."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        if not self.heads:
-            return super().parse_known_args(args, namespace)
-        rest, fields = take(args, self.heads)
+        rest, fields = take(args, self.heads) if self.heads else (args, {})
         found: Any
         found, unknown = super().parse_known_args(rest, namespace)
-        found.fields = fields
+        if self.heads:
+            found.fields = fields
+        found.parser = getattr(
+            found, "parser", self
+        )  # that of the command, not the one that holds all commands
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -52,6 +56,11 @@ def check(args: argparse.Namespace) -> None:
         if given is not None and given < lowest:
             option = "-n" if name == "n" else f"--{name.replace('_', '-')}"
             raise LatflowError(f"{option} is {given}; it must be {lowest} or more")
+    for name in (*LOWEST, "length", "lines", "distinct"):
+        given, highest = getattr(args, name, None), 2**63 - 1 if name == "seed" else HIGHEST
+        if given is not None and given > highest:
+            option = "-n" if name == "n" else f"--{name.replace('_', '-')}"
+            raise LatflowError(f"{option} is {given}; it must be {highest} or less")
 
 
 def add_run(command: argparse.ArgumentParser) -> None:

@@ -75,11 +75,12 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the paths of the files written."""
-    from latflow.plots.save import save
+    from latflow.plots.save import check_out, save
 
     out = args.out
     if out is None:
         out = f"{Path(args.folder).stem}-{args.kind}" if hasattr(args, "folder") else args.kind
+    check_out(out)
     for path in save(args.draw(args), out):
         print(path)
     return 0

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from typing import Any
 
+from latflow.plain import shown
+
 
 def cell(value: Any) -> str:
     """A value as a table shows it."""
@@ -18,6 +20,7 @@ def cell(value: Any) -> str:
 def print_table(rows: list[list[str]], header: list[str]) -> None:
     """Columns under their names; the first to the left, numbers to the right. On a terminal the widest column is
     broken where the table is wider than that."""
+    rows = [list(map(shown, row)) for row in rows]
     table = [header, *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
     widest = widths.index(max(widths))

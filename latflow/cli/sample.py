@@ -41,7 +41,9 @@ def add(commands: Any) -> None:
     command.add_argument("--label", metavar="NAME", help="all of this label, for a model that knows labels")
     command.add_argument("--seed", type=int, default=0, help="the same seed draws the same (0)")
     command.add_argument(
-        "--out", metavar="FILE", help="write here (-: standard output); music: .mid, .wav and .png"
+        "--out",
+        metavar="FILE",
+        help="write here (-: standard output); music: .mid, .wav and .png, or the one it ends in",
     )
     command.add_argument(
         "--tempo", type=float, metavar="BPM", help="music: beats a minute of what is written"
@@ -76,6 +78,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     with importing():
         from latflow.data.files import check_writable, written_through
+        from latflow.data.midi import check_tempo
         from latflow.progress import counting
         from latflow.use import between, given, like
         from latflow.use.files import as_text, read_one, write_samples
@@ -86,6 +89,10 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.out)
     made, model = open_model(args)
     spec, config, evidence = made.spec, made.config.data, None
+    if args.tempo is not None:
+        if spec.kind != "music":
+            raise LatflowError(f"--tempo is of music and this model's data is {spec.kind}; leave it out")
+        check_tempo(args.tempo)
     drawn: Any
     n = 8 if args.n is None else args.n
     temperature = 1.0 if args.temperature is None else args.temperature
@@ -132,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     shown = out == "-"
     if spec.kind == "music" and (shown or written_through(out)):
         raise LatflowError(
-            f"--out {out} is for text and tokens; music goes into three files, give their name"
+            f"--out {out} is for text and tokens; music goes into files, give a name, such as piece or piece.mid"
         )
     many = n if way is None else len(drawn)
     # A bar would stand between the lines of a terminal.
@@ -163,7 +170,7 @@ def evidence_of(args: argparse.Namespace, spec: Any, config: Any) -> Any:
 
     music = spec.kind == "music"
     if args.template is not None:
-        pattern = args.template if music else typed(args.template, spec)
+        pattern = typed(args.template, spec)
         return Evidence.template(spec, pattern, "?" if args.mark is None else args.mark, args.length)
     if args.prefix is not None:
         if music:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from latflow.cli.parser import DATA_DIR_HELP, add_run, importing, open_model
 from latflow.errors import LatflowError
 
 SPLITS = ("train", "valid", "test")
+OF_TEMPLATE = ("mark", "particles")
+OF_FILE = {
+    "tolerance": "--tolerance",
+    "samples": "--samples",
+    "csv": "--csv",
+    "columns": "--steps",
+    "sort": "--sort",
+    "threshold": "--threshold",
+    "reference": "--reference",
+    "data_dir": "--data-dir",
+}
+"""Options that mean nothing with the other of the two."""
 
 
 def add(commands: Any) -> None:
@@ -57,14 +70,19 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--data-dir", metavar="DIR", help=DATA_DIR_HELP)
     command.add_argument("--template", metavar="TEXT", help="instead of a file: a pattern with free places")
-    command.add_argument("--mark", default="?", metavar="M", help="what marks a free place (?)")
-    command.add_argument("--particles", type=int, default=1000, metavar="K", help="of --template (1000)")
+    command.add_argument("--mark", metavar="M", help="what marks a free place (?)")
+    command.add_argument("--particles", type=int, metavar="K", help="of --template (1000)")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     if (args.file is None) == (args.template is None):
         raise LatflowError("score takes a FILE or --template TEXT, one of the two")
+    for name in OF_TEMPLATE if args.template is None else OF_FILE:
+        if getattr(args, name) not in (None, False):
+            raise LatflowError(
+                f"{OF_FILE.get(name, f'--{name}')} goes with {'--template' if args.template is None else 'a FILE'}"
+            )
     if args.threshold is None and args.reference is not None:
         raise LatflowError("--reference is what --threshold is a share of; give that too, such as 0.99")
     if args.threshold is not None and not 0 < args.threshold < 1:
@@ -76,21 +94,26 @@ def run(args: argparse.Namespace) -> int:
 
 def _template(args: argparse.Namespace) -> int:
     with importing():
+        from latflow.data.files import check_writable, output
         from latflow.plain import plain
         from latflow.use import Evidence, score_given
         from latflow.use.files import typed
 
+    if args.out is not None:
+        check_writable(args.out)
     made, model = open_model(args)
-    evidence = Evidence.template(made.spec, typed(args.template, made.spec), args.mark)
-    row = score_given(model, evidence, particles=args.particles, seed=args.seed)
-    print(json.dumps(plain({"template": args.template, **row}), ensure_ascii=False))
+    mark, particles = args.mark, args.particles
+    evidence = Evidence.template(made.spec, typed(args.template, made.spec), "?" if mark is None else mark)
+    row = score_given(model, evidence, particles=1000 if particles is None else particles, seed=args.seed)
+    with output(args.out) as stream:
+        stream.write(json.dumps(plain({"template": args.template, **row}), ensure_ascii=False) + "\n")
     return 0
 
 
 def _file(args: argparse.Namespace) -> int:
     from latflow.data.files import check_writable, output
     from latflow.fast.memory import keep_freed_memory
-    from latflow.plain import plain
+    from latflow.plain import plain, shown
     from latflow.progress import counting
     from latflow.training import Run
     from latflow.training.distributed import join
@@ -130,11 +153,15 @@ def _file(args: argparse.Namespace) -> int:
         )
     if args.sort:
         scores = scores.ranked()
+    lines: Iterable[str]
+    if args.csv:
+        lines = scores.csv_lines(steps=args.columns)
+    else:
+        lines = (json.dumps(plain(row), ensure_ascii=False) + "\n" for row in scores)
     with output(args.out) as stream:
-        if args.csv:
-            stream.writelines(scores.csv_lines(steps=args.columns))
-        else:
-            stream.writelines(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in scores)
+        if stream is sys.stdout and stream.isatty():
+            lines = (shown(line.removesuffix("\n")) + "\n" for line in lines)
+        stream.writelines(lines)
     return 0
 
 
@@ -142,7 +169,7 @@ def _reference(args: argparse.Namespace, made: Any) -> list[Any]:
     """The sequences that are ordinary."""
     from latflow.use.files import read_sequences
 
-    which = args.reference or "valid"
+    which = "valid" if args.reference is None else args.reference
     if which in SPLITS:
         return list(made.corpus(args.data_dir).splits[which])
     return [read.x for read in read_sequences(which, made.spec, made.config.data)]

@@ -12,6 +12,7 @@ from latflow.cli.fields import add_fields, changed, dotted, read_file, read_word
 from latflow.cli.parser import DATA_DIR_HELP
 from latflow.config import Config, from_dict, to_dict
 from latflow.errors import LatflowError
+from latflow.plain import shown
 
 if TYPE_CHECKING:
     from latflow.data.base import Corpus
@@ -160,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         preset = None if is_data(args.preset) else args.preset
         start = None if args.start is None else Start(Run.open(args.start))
         if start is not None and not args.quiet:
-            print(start.said(config.data), flush=True)
+            print(shown(start.said(config.data)), flush=True)
         made, finished = train(config, args.folder, preset=preset, start=start, reporter=reporter)
     else:
         made, finished = resume(str(args.resume), data_dir=args.data_dir, reporter=reporter)

@@ -139,7 +139,14 @@ def file_stem(out: str | Path, suffixes: tuple[str, ...]) -> Path:
         raise LatflowError(
             f"{out}: {stem.suffix} is not written; accepted: a name, or one ending in {', '.join(suffixes)}"
         )
-    return stem.with_suffix("") if stem.suffix in suffixes else stem
+    return stem.with_suffix("") if stem.suffix.lower() in suffixes else stem
+
+
+def check_files(out: str | Path, suffixes: tuple[str, ...]) -> None:
+    """That files of all these endings can be written under this name when the work is done."""
+    stem = file_stem(out, suffixes)
+    for suffix in suffixes:
+        check_writable(stem.with_name(stem.name + suffix))
 
 
 def list_files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:

@@ -106,6 +106,12 @@ def check_grid(steps_per_beat: int, steps_per_second: float | None) -> None:
         raise LatflowError(f"steps_per_second is {steps_per_second}; accepted: above 0, up to 1000")
 
 
+def check_tempo(beats_per_minute: float) -> None:
+    """A tempo that a file can say."""
+    if not SLOWEST <= beats_per_minute <= 10_000:
+        raise LatflowError(f"{beats_per_minute:g} beats a minute; accepted: {SLOWEST:g} to 10000")
+
+
 def read_midi(
     path: str | Path,
     steps_per_beat: int = 4,
@@ -131,10 +137,10 @@ def _read(
     path: Path, steps_per_beat: int, steps_per_second: float | None, articulate: bool
 ) -> tuple[np.ndarray, list[str]]:
     """The roll, and remarks on what was dropped."""
-    with readable(path):
-        if path.stat().st_size > MOST_BYTES:
-            raise LatflowError(f"{path}: more than {MOST_BYTES} bytes")
-        data = path.read_bytes()
+    with readable(path), path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)  # of a device too, which has no end
+    if len(data) > MOST_BYTES:
+        raise LatflowError(f"{path}: more than {MOST_BYTES} bytes")
     return parse_midi(data, path, steps_per_beat, steps_per_second, articulate)
 
 
@@ -202,7 +208,9 @@ def _events(data: bytes, path: str | Path) -> tuple[int, list[_Event]]:
     if kind not in (0, 1):
         what = "independent patterns without a common time" if kind == 2 else "unknown"
         raise LatflowError(f"{path}: MIDI type {kind} ({what}); types 0 and 1 are read")
-    if division <= 0:
+    if division == 0:
+        raise LatflowError(f"{path}: a beat of 0 ticks, so its notes have no time")
+    if division < 0:
         raise LatflowError(f"{path}: time in SMPTE frames; only ticks per beat are read")
     if len(tracks) < count:
         raise LatflowError(f"{path}: cut off, track {len(tracks) + 1} of {count} is missing")
@@ -303,8 +311,7 @@ def _notes(events: list[_Event], path: str | Path) -> tuple[list[tuple[int, int,
 def write_midi(path: str | Path, roll: Any, steps_per_beat: int = 4, beats_per_minute: float = 120) -> None:
     """Write a roll (T, 88), or lists of MIDI notes; `read_midi` on the same grid gives it back exactly."""
     check_grid(steps_per_beat, None)
-    if not SLOWEST <= beats_per_minute <= 10_000:
-        raise LatflowError(f"{beats_per_minute} beats a minute; accepted: {SLOWEST} to 10000")
+    check_tempo(beats_per_minute)
     roll = roll_of(roll)
     if not len(roll):
         raise LatflowError("a roll without time steps cannot be written")

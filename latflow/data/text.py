@@ -42,7 +42,8 @@ def read_lines(path: Path, longest: int = LONGEST) -> Iterator[tuple[int, str]]:
                 cut = len(raw) == most and error.reason == "unexpected end of data"
                 if not cut:
                     raise LatflowError(
-                        f"{path}, line {number}: byte {error.start + 1} is {raw[error.start]:#x}, not UTF-8"
+                        f"{path}, line {number}: byte {error.start + 1} is {raw[error.start]:#x}, not UTF-8; "
+                        "save the file in that encoding"
                     ) from None
                 line = " " * (longest + 1)
             if len(line) > longest:
@@ -87,7 +88,9 @@ def read_chunks(path: Path, size: int) -> Iterator[str]:
                 text = decoder.decode(block, final=done)
             except UnicodeDecodeError as error:
                 line += error.object[: error.start].count(b"\n")
-                raise LatflowError(f"{path}, line {line}: not UTF-8 ({error.reason})") from None
+                raise LatflowError(
+                    f"{path}, line {line}: not UTF-8 ({error.reason}); save the file in that encoding"
+                ) from None
             line += text.count("\n")
             rest += text
             whole = len(rest) if done else len(rest) // size * size

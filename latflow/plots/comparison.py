@@ -13,7 +13,9 @@ from latflow.training.run import Run
 
 def training_curves(axes: Any, run: Run, label: str) -> None:
     """-ELBO of the training batches while the KL weight rises, and of the validation data after each epoch."""
-    steps = [line for line in run.metrics() if line["kind"] == "step" and line["negative_elbo"] is not None]
+    steps = [
+        line for line in run.metrics() if line["kind"] == "step" and line.get("negative_elbo") is not None
+    ]
     epochs = _epochs(run)
     (drawn,) = axes.plot(
         [line["updates"] for line in steps], [line["negative_elbo"] for line in steps], alpha=0.5, linewidth=1

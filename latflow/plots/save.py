@@ -7,9 +7,14 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from latflow.data.files import file_stem, writing
+from latflow.data.files import check_files, file_stem, writing
 
 SUFFIXES = (".png", ".svg")
+
+
+def check_out(out: str | Path) -> None:
+    """That `save` will find its place."""
+    check_files(out, SUFFIXES)
 
 
 def save(figure: Figure, out: str | Path) -> list[Path]:

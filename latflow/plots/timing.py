@@ -59,7 +59,7 @@ def read_timing(path: str | Path, size: str = "paper") -> Panels:
     try:
         with readable(path):
             panels = timing_panels(json.loads(Path(path).read_text(encoding="utf-8"))["sampling"], size)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LatflowError(f"{path} is not what `latflow bench --json` writes: {error!r}") from None
     if not panels:
         raise LatflowError(f"{path} has no generation times of size {size!r}")

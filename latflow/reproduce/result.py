@@ -16,6 +16,7 @@ from typing import Any
 from latflow.config import Config, flatten, from_dict
 from latflow.data.files import readable, writing
 from latflow.errors import LatflowError
+from latflow.lines import PLACES, TERMS, read_lines
 from latflow.plain import plain
 from latflow.presets import PRESETS
 from latflow.reproduce.tables import command_of
@@ -97,7 +98,7 @@ class Result:
         try:
             with readable(path):
                 raw = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise LatflowError(f"{path} is damaged: {error}") from None
         names = [field.name for field in fields(cls)]
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
@@ -113,24 +114,35 @@ class Result:
         return result
 
 
-TERMS = ("negative_elbo", "reconstruction", "kl", "length")
+KINDS: dict[str, Any] = {
+    "preset": str,
+    "command": str,
+    "epochs": int,
+    "best_epoch": int,
+    "minutes": (int, float),
+    "parameters": int,
+    "hardware": str,
+    "versions": dict,
+    "metrics": dict,
+    "curve": dict,
+}
 METRICS = {
     (int, float): ("nll", "samples", "sequences", "effective_samples"),
     (int, float, type(None)): TERMS,  # None: not finite
     (str,): ("unit", "step_name"),
 }
 """What every result has in its metrics."""
-PLACES = ("epoch", "updates", "kl_weight", "lr", "seconds")
 COLUMNS = (*PLACES, *(f"{part}_{name}" for part in ("train", "valid") for name in TERMS))
 """What every curve has."""
 
 
 def _check(result: Result) -> None:
     """That what tables and figures are made of is there, and of the right kind."""
+    for name, kind in KINDS.items():
+        if not isinstance(getattr(result, name), kind):
+            raise LatflowError(f"its {name} is {getattr(result, name)!r:.40}")
     _ = result.trained_with
     metrics, curve = result.metrics, result.curve
-    if not isinstance(metrics, dict) or not isinstance(curve, dict):
-        raise LatflowError("its metrics and its curve must be objects")
     for kinds, names in METRICS.items():
         for name in names:
             if name not in metrics:
@@ -214,7 +226,7 @@ def curve_of(lines: list[dict[str, Any]]) -> dict[str, list[float | None]]:
 
 def begin_of(lines: list[dict[str, Any]], n: int = 3) -> dict[str, list[float]]:
     """The first n lines of steps of a metrics.jsonl."""
-    first = [line for line in lines if line.get("kind") == "step"][:n]
+    first = [line for line in lines if line.get("kind") == "step" and "loss" in line][:n]
     return {name: [line[name] for line in first] for name in ("updates", "loss")}
 
 
@@ -232,13 +244,11 @@ def run_status(folder: Path) -> str:
         return "not run"
     try:
         config = from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))).train
-        path = folder / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-        done = [line for line in map(json.loads, lines) if line.get("kind") == "epoch"]
+        done = [line for line in read_lines(folder / "metrics.jsonl") if line["kind"] == "epoch"]
         idle = 0  # as the trainer counts them
         for line in done:
-            idle = 0 if line["best"] or line["kl_weight"] < 1 else idle + 1
-    except (OSError, ValueError, KeyError, LatflowError) as error:
+            idle = 0 if line.get("best") or line["kl_weight"] < 1 else idle + 1
+    except (OSError, ValueError, RecursionError, LatflowError) as error:
         raise LatflowError(f"the run at {folder} is damaged: {error}") from None
     if len(done) >= config.epochs or (config.early_stop and idle >= config.early_stop):
         return "trained, not evaluated"

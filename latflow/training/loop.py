@@ -137,6 +137,8 @@ class Trainer:
                 f"no epoch of {self.run.folder} has a finite -ELBO on the validation data; "
                 f"train anew with {self._gentler()}"
             )
+        if s.epoch < c.epochs:
+            self.reporter.stopped_early(s.epoch, s.idle)
         return True
 
     def _warn_of_short_run(self) -> None:

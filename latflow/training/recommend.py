@@ -13,6 +13,7 @@ from typing import Any
 from latflow import beyond
 from latflow.config import Config, DataConfig, evolve
 from latflow.data.base import Corpus
+from latflow.training.report import passes
 
 TEXT_SIZES = ((20_000, 64, 0.3, 5e-3), (200_000, 128, 0.25, 5e-3), (2_000_000, 256, 0.2, 5e-3))
 MUSIC_SIZES = ((5_000, 100, 0.4, 3e-3), (30_000, 200, 0.4, 2e-3), (200_000, 400, 0.3, 2e-3))
@@ -80,6 +81,5 @@ def described(config: Config, corpus: Corpus) -> str:
         what = f"a codebook flow with an LSTM of {context.units} units, dropout {context.dropout:g}"
     return (
         f"{c.data.name}: {len(train):,} training sequences, {steps:,} {corpus.spec.step_name}s: {what}, batches of "
-        f"{c.train.batch_size}, {c.train.epochs} epoch{'s' * (c.train.epochs > 1)} "
-        "(--print_config shows all, any field is an option)"
+        f"{c.train.batch_size}, {passes(c.train)} (--print_config shows all, any field is an option)"
     )

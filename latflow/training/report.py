@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from latflow.config import TrainConfig
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel
@@ -49,12 +50,13 @@ class Reporter:
         self.first, self.began = updates, time.monotonic()
         self.shown, self.steps, self.since = self.began, 0.0, self.began
         self.mean, self.early = 0.0, False
+        self.up_to = "up to " if 0 < run.config.train.early_stop < epochs else ""
         if run.config.train.tensorboard and World.is_main():
             self.board = _summary_writer(run)
         if self.quiet:
             return
         size = sum(p.numel() for p in model.parameters())
-        self.say(f"{run.folder}: {size:,} parameters, {per_epoch} steps an epoch, {epochs} epochs")
+        self.say(f"{run.folder}: {size:,} parameters, {per_epoch} steps an epoch, {passes(run.config.train)}")
         if updates:
             self.say(f"going on after epoch {epoch}, step {updates} of {self.total}")
         if sys.stdout.isatty():
@@ -121,6 +123,14 @@ class Reporter:
             f"{self._left(epoch * self.per_epoch)} left{'  best' if better else ''}"
         )
 
+    def stopped_early(self, epoch: int, idle: int) -> None:
+        """After the last epoch, if it was not to be the last."""
+        if not self.quiet:
+            self.say(
+                f"stopped after epoch {epoch}: the last {idle} were no better on the validation data "
+                "(train.early_stop); the best weights are kept"
+            )
+
     def _early(self, weight: float) -> bool:
         """While the KL hardly counts, the reconstruction is what is learned."""
         return not self.exact and weight < 0.25
@@ -152,7 +162,15 @@ class Reporter:
         if done <= 0:
             return "?"
         seconds = (time.monotonic() - self.began) / done * (self.total - updates)
-        return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return self.up_to + (f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h")
+
+
+def passes(config: TrainConfig) -> str:
+    """How many epochs there will be."""
+    said = f"{config.epochs} epoch{'s' * (config.epochs > 1)}"
+    if not 0 < config.early_stop < config.epochs:
+        return said
+    return f"up to {said}, until {config.early_stop} in a row are no better"
 
 
 def _bar() -> Any:

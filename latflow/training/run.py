@@ -42,6 +42,7 @@ from latflow.data.base import Corpus, DataSpec
 from latflow.data.files import replacing
 from latflow.errors import LatflowError
 from latflow.former import renamed
+from latflow.lines import read_lines
 from latflow.models import SequenceModel, build
 from latflow.plain import plain
 
@@ -307,16 +308,7 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All whole lines of metrics.jsonl."""
-        path = self.folder / METRICS
-        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-        try:
-            found = [json.loads(line) for line in lines]
-        except (ValueError, RecursionError) as error:
-            raise LatflowError(f"{path} is damaged: {error}") from None
-        for number, line in enumerate(found, start=1):
-            if not isinstance(line, dict) or "kind" not in line:
-                raise LatflowError(f"{path} is damaged: line {number} has no kind")
-        return found
+        return read_lines(self.folder / METRICS)
 
 
 def load(folder: str | Path, weights: str = "best") -> SequenceModel:
@@ -365,6 +357,8 @@ def _write_json(path: Path, value: Any) -> None:
 
 def _read_json(path: Path) -> Any:
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device has no end
+            raise OSError("not a plain file")
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise LatflowError(

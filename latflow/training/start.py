@@ -21,7 +21,7 @@ from latflow.data.base import Corpus, DataSpec
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel
 from latflow.training.recommend import recommended
-from latflow.training.run import WEIGHTS, Run, weights_of
+from latflow.training.run import Run, weights_of
 
 GENTLER = 0.3
 """Of the rate that data of this size would have from fresh weights."""
@@ -73,7 +73,7 @@ class Start:
 
     def weights(self, model: SequenceModel, spec: DataSpec) -> dict[str, Tensor]:
         """The weights a model of the new data begins with; `model` has fresh ones."""
-        given, _ = self.run.read(WEIGHTS)
+        given = weights_of(self.run.model())
         fresh, before = weights_of(model), self.run.spec
         found = {}
         for name, value in fresh.items():

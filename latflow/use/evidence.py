@@ -146,7 +146,7 @@ def _note(name: str, option: str) -> int:
 
 def _encoded(spec: DataSpec, x: Any) -> np.ndarray:
     if isinstance(x, np.ndarray) and spec.kind != "music":
-        return x.astype(np.int64)
+        return x.astype(np.int64) if x.dtype.kind in "iu" else spec.encode(x.tolist())
     if not len(x):
         return np.zeros(
             (0, NOTES) if spec.kind == "music" else 0, np.uint8 if spec.kind == "music" else np.int64

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from unicodedata import category
 
 import numpy as np
 
 from latflow.config import DataConfig
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
+from latflow.plain import shown
 
 STANDARD_INPUT = Path("/dev/stdin")
+MUSIC_FILES = (".mid", ".midi", ".wav", ".png")
 
 
 class Read(NamedTuple):
@@ -38,9 +40,9 @@ def read_sequences(path: str | Path, spec: DataSpec, config: DataConfig) -> list
     from latflow.data.midi import read_midi
     from latflow.data.text import read_list, text_lines, token_lines
 
+    if not os.path.exists(STANDARD_INPUT if str(path) == "-" else path):
+        raise LatflowError(f"{str(path)!r:.80}: no such file or folder")
     path = STANDARD_INPUT if str(path) == "-" else Path(path)
-    if not path.exists():
-        raise LatflowError(f"{path}: no such file or folder")
     if spec.kind == "music":
         files = list_files(path, (".mid", ".midi")) if path.is_dir() else [path]
         items = [(i, str(file)) for i, file in enumerate(files, start=1)]
@@ -60,14 +62,15 @@ def read_sequences(path: str | Path, spec: DataSpec, config: DataConfig) -> list
     if not found:
         raise LatflowError(f"{path}: no sequences in it")
     if all(isinstance(read.x, LatflowError) for read in found):
-        first = found[0]
-        raise LatflowError(f"{path}: sequence {first.number} ({first.name[:40]}): {first.x}")
+        first = found[0]  # what is wrong with music names its file already
+        where = "" if spec.kind == "music" else f"{path}: sequence {first.number} ({first.name[:40]}): "
+        raise LatflowError(f"{where}{first.x}")
     return found
 
 
 def read_one(given: str, spec: DataSpec, config: DataConfig) -> np.ndarray:
     """One sequence: the first of a file; of text and tokens also what was typed itself, where there is no such file."""
-    if spec.kind == "music" or Path(given).exists():
+    if spec.kind == "music" or os.path.exists(given):
         found = read_sequences(given, spec, config)
         return next(read.x for read in found if not isinstance(read.x, LatflowError))
     return spec.encode(typed(given, spec))
@@ -75,14 +78,14 @@ def read_one(given: str, spec: DataSpec, config: DataConfig) -> np.ndarray:
 
 def typed(given: str, spec: DataSpec) -> Any:
     """Text as it is typed, tokens as a JSON list."""
-    if spec.kind == "text":
+    if spec.kind != "tokens":
         return given
     try:
         tokens = json.loads(given)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, too large a number, too deep
         tokens = None
     if not isinstance(tokens, list):
-        raise LatflowError(f"{given!r}: tokens are given as a JSON list, such as [1, 2, 3]")
+        raise LatflowError(f"{given!r:.80}: tokens are given as a JSON list, such as [1, 2, 3]")
     return tokens
 
 
@@ -96,8 +99,8 @@ def write_samples(
     tempo: float | None = None,
     known: np.ndarray | None = None,
 ) -> Iterator[Path]:
-    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, numbered if `several`. What
-    was written, as it is.
+    """Text and tokens into one file, a line each; music as a .mid, a .wav and a .png each, or the one of them that
+    `out` ends in, numbered if `several`. What was written, as it is.
 
     `tempo` is in beats a minute, by itself 120 or what steps of a fixed time come to; notes that are `known`, an
     entry (T, 88) of all samples, have a colour of their own in the .png.
@@ -111,7 +114,8 @@ def write_samples(
             stream.writelines(f"{as_text(x, spec)}\n" for x in samples)
         yield Path(out)
         return
-    stem = file_stem(out, (".mid", ".midi", ".wav", ".png"))
+    stem, ending = file_stem(out, MUSIC_FILES), Path(out).suffix
+    suffixes = (ending,) if ending.lower() in MUSIC_FILES else (".mid", ".wav", ".png")
     given, per_beat, tempo = tempo, config.steps_per_beat, 120.0
     if config.steps_per_second is not None:
         # Written as beats of the tempo that gives steps their length, of which MIDI has four a minute or more.
@@ -121,11 +125,14 @@ def write_samples(
     for number, roll in enumerate(samples, start=1):
         name = stem.with_name(f"{stem.name}-{number}") if several else stem
         roll = roll.astype(np.uint8)
-        paths = [name.with_name(f"{name.name}{suffix}") for suffix in (".mid", ".wav", ".png")]
-        write_midi(paths[0], roll, per_beat, tempo)
-        save_wav(paths[1], roll, per_beat, tempo)
-        save_png(paths[2], roll, known=None if known is None else extended(known, len(roll)))
-        yield from paths
+        for suffix in suffixes:
+            path = name.with_name(name.name + suffix)
+            if suffix.lower() == ".png":
+                save_png(path, roll, known=None if known is None else extended(known, len(roll)))
+            else:
+                write = save_wav if suffix.lower() == ".wav" else write_midi
+                write(path, roll, per_beat, tempo)
+            yield path
 
 
 def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False, known: np.ndarray | None = None) -> str:
@@ -144,7 +151,7 @@ def as_text(x: np.ndarray, spec: DataSpec, terminal: bool = False, known: np.nda
 
 
 def _escaped(text: str, terminal: bool) -> str:
-    return "".join(repr(c)[1:-1] if c in "\n\r" or (terminal and category(c) == "Cc") else c for c in text)
+    return shown(text) if terminal else text.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def extended(known: np.ndarray, length: int) -> np.ndarray:

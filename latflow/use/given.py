@@ -88,6 +88,7 @@ def given(
         raise LatflowError(f"{n} samples by {particles} particles; both must be 1 or more")
     if not 0 <= temperature < float("inf"):
         raise LatflowError(f"temperature {temperature}; it must be a number of at least 0")
+    _check_evidence(model, evidence)
     check_length(model, len(evidence.x) + evidence.open_end)
     device = next(model.parameters()).device
     many = max(n, FIRST[model.spec.kind] if particles is None else particles)
@@ -108,6 +109,19 @@ def given(
             break
     _remark(model, evidence, result)
     return result
+
+
+def _check_evidence(model: SequenceModel, evidence: Evidence) -> None:
+    """That what is known are symbols, or notes, of this model."""
+    spec = model.spec
+    dimensions, most = (2, 1) if spec.kind == "music" else (1, spec.size - 1)
+    known = evidence.x[evidence.known]
+    whole = evidence.x.ndim == dimensions and evidence.x.dtype.kind in "iu"
+    if not whole or (len(known) and not 0 <= known.min() <= known.max() <= most):
+        raise LatflowError(
+            f"evidence of shape {evidence.x.shape} and {evidence.x.dtype}; a model of {spec.kind} takes "
+            f"{dimensions} dimensions of whole numbers from 0 to {most}, as Evidence.prefix and its like make them"
+        )
 
 
 def check_length(model: SequenceModel, length: int) -> None:

@@ -40,21 +40,21 @@ def fetch(name: str, *, revision: str | None = None, cache_dir: str | None = Non
         for file in FILES:
             if (size := sizes[file]) is not None and size > LARGEST:
                 raise LatflowError(f"{file} of {name} has {size:,} bytes; at most {LARGEST:,} are fetched")
+    except LatflowError:
+        raise
     except hub.errors.HfHubHTTPError as error:
         raise LatflowError(_told(name, error)) from None
-    except (
-        OSError,
-        hub.errors.OfflineModeIsEnabled,
-    ) as error:  # no connection: what was fetched before will do
+    except Exception as error:
+        # No connection, for which the library below has errors of its own: what was fetched before will do.
         try:
             return Path(_snapshot(hub, name, revision, cache_dir, local_files_only=True))
-        except hub.errors.LocalEntryNotFoundError:
+        except Exception:
             raise LatflowError(
                 f"cannot reach the Hub for {name}, and it is not in the cache: {error}"
             ) from None
     try:
         return Path(_snapshot(hub, name, revision, cache_dir))
-    except hub.errors.HfHubHTTPError as error:
+    except Exception as error:
         raise LatflowError(_told(name, error)) from None
 
 
@@ -73,10 +73,8 @@ def push(run: Run, name: str, *, half: bool = False, private: bool = False, card
             api = hub.HfApi(library_name="latflow")
             address = api.create_repo(name, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=folder, commit_message="latflow push")
-        except hub.errors.HfHubHTTPError as error:
+        except Exception as error:
             raise LatflowError(_told(name, error)) from None
-        except (OSError, ValueError) as error:
-            raise LatflowError(f"cannot push {name}: {error}") from None
     return str(address)
 
 
@@ -126,12 +124,12 @@ def _check_name(name: str) -> None:
         raise LatflowError(f"{name!r} is no name of a model on the Hub; they are user/model")
 
 
-def _told(name: str, error: Any) -> str:
-    """What the Hub answered, in a line."""
+def _told(name: str, error: Exception) -> str:
+    """What the Hub answered, or why it did not, in a line."""
     code = getattr(getattr(error, "response", None), "status_code", None)
     reason = {
         401: "it asks who you are; log in with `hf auth login` or set HF_TOKEN",
         403: "your token may not do that; use one with write access",
         404: "there is no such model, or it is private and you are not logged in",
-    }.get(code or 0, str(error).strip().splitlines()[0])
+    }.get(code or 0, " ".join(str(error).split()[:40]) or type(error).__name__)
     return f"{name} on the Hub: {reason}"

@@ -76,10 +76,6 @@ def score(
     0.1 if nothing is said (and that of nll below 0.7 nats in any case), or K is 256; with `samples` K is that, or with
     both at most that. Equal sequences are scored once; `progress` is told how many are done.
     """
-    if samples is not None and samples < 1:
-        raise LatflowError(f"{samples} samples; there must be 1 or more")
-    if tolerance is not None and not tolerance > 0:
-        raise LatflowError(f"the tolerance is {tolerance}; it must be a number above 0")
     if isinstance(sequences, (str, np.ndarray)):
         sequences = [sequences]
     found = [(i, *_taken(item, model.spec)) for i, item in enumerate(sequences, start=1)]
@@ -99,6 +95,10 @@ def scored(
     progress: Progress | None = None,
 ) -> Scores:
     """`score` of what was read: (index, name, the sequence or why there is none)."""
+    if samples is not None and samples < 1:
+        raise LatflowError(f"{samples} samples; there must be 1 or more")
+    if tolerance is not None and not tolerance > 0:
+        raise LatflowError(f"the tolerance is {tolerance}; it must be a number above 0")
     spec, world = model.spec, world or World(device=next(model.parameters()).device)
     arrays = [x for _, _, x in found if not isinstance(x, LatflowError)]
     distinct = {x.tobytes(): x for x in arrays if _fits(model, len(x))}
@@ -304,7 +304,7 @@ def _taken(item: Any, spec: DataSpec) -> tuple[Any, np.ndarray | LatflowError]:
     """A sequence as people have it: what to call it, and its array or why there is none."""
     try:
         if isinstance(item, np.ndarray):
-            return (None if spec.kind == "music" else spec.decode(item)), item
+            return (None, spec.encode(item)) if spec.kind == "music" else (spec.decode(item), item)
         if isinstance(item, str) and spec.kind == "tokens":
             return item, spec.encode(read_list(item, DataConfig()))
         if isinstance(item, str) and spec.kind == "music":

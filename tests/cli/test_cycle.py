@@ -103,7 +103,7 @@ def test_scores_of_the_baseline_add_up(capsys, tmp_path):
 
 def test_music(capsys, tmp_path):
     folder = cycle(capsys, tmp_path, "chords-iaf-scf")
-    out = tmp_path / "out" / "piece.mid"
+    out = tmp_path / "out" / "piece"
     code, said, err = run(capsys, "sample", folder, "-n", "2", "--length", "8", "--argmax", "--out", str(out))
     assert code == 0, err
     written = {path.name for path in out.parent.iterdir()}

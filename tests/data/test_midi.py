@@ -214,7 +214,7 @@ GOOD = b"\x00\x90\x3c\x40\x04\x80\x3c\x40" + END
         (raw(b"\x00\x90\xf0\xf0" + END), "track 1 is damaged"),
         (raw(GOOD, kind=2), "MIDI type 2"),
         (raw(GOOD, division=-7392), "SMPTE"),
-        (raw(GOOD, division=0), "SMPTE"),
+        (raw(GOOD, division=0), "a beat of 0 ticks"),
         (raw(b"\xff\xff\xff\x7f\x90\x3c\x40\x04\x80\x3c\x40" + END, division=1), "more than 200000"),
         (raw(END), "no notes between 21 and 108"),
         (raw(b"\x00\x99\x3c\x40\x04\x89\x3c\x40" + END), "no notes between 21 and 108"),
@@ -226,6 +226,12 @@ def test_bad_files_are_named(tmp_path: Path, content: bytes, said: str) -> None:
         load(DataConfig(f"midi:{tmp_path}"))
     assert "\n" not in str(caught.value)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device without an end")
+def test_a_device_without_an_end_is_not_read_to_it() -> None:
+    with pytest.raises(LatflowError, match="more than 67108864 bytes"):
+        read_midi("/dev/zero")
 
 
 def test_a_folder_is_read_around_its_bad_files(tmp_path: Path) -> None:

@@ -60,8 +60,9 @@ def run_folder(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     run = save(build(made.model, data.load(made.data).spec), folder, made, preset="hmm-lstm")
     for epoch in (1, 2, 3):
-        terms = {"negative_elbo": 4 - epoch / 2, "kl": 0.0, "reconstruction": 3.0}
-        run.append({"kind": "epoch", "epoch": epoch, "updates": 8 * epoch, "train": terms, "valid": terms})
+        terms = {"negative_elbo": 4 - epoch / 2, "kl": 0.0, "reconstruction": 3.0, "length": 0.0}
+        place = {"epoch": epoch, "updates": 8 * epoch, "kl_weight": 1.0, "lr": 1e-3, "seconds": 9.0 * epoch}
+        run.append({"kind": "epoch", **place, "train": terms, "valid": terms})
     return folder
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from latflow.cli import parse
 from latflow.cli.train import config_of
-from latflow.config import evolve
+from latflow.config import evolve, to_dict
 from latflow.errors import LatflowError
-from latflow.presets import PAPER, PRESETS
+from latflow.presets import PAPER, PRESETS, find
 from latflow.reproduce.page import page
 from latflow.reproduce.render import as_json, as_latex, as_markdown, as_text, fill, latex_escape, write
 from latflow.reproduce.result import Result, command, curve_of, read_results, result_path, run_status
@@ -304,6 +304,37 @@ def test_a_damaged_file_is_named(tmp_path, text):
     path.write_text(text)
     with pytest.raises(LatflowError, match=r"jsb-af-af\.json"):
         read_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("minutes", None),
+        ("parameters", "9"),
+        ("versions", [1]),
+        ("hardware", 3),
+        ("epochs", "x"),
+        ("curve", None),
+    ],
+)
+def test_a_field_of_another_kind_is_named(tmp_path, field, value):
+    path = tmp_path / "jsb-af-af.json"
+    fake("jsb-af-af").write(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(LatflowError, match=rf"jsb-af-af\.json is damaged: its {field} is"):
+        read_results(tmp_path)
+    path.write_text('{"a":' * 100_000)
+    with pytest.raises(LatflowError, match=r"jsb-af-af\.json is damaged"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["[]", "3", "[" * 100_000, '{"kind": "epoch"}'])
+def test_the_status_of_a_damaged_run_is_an_error_that_names_it(tmp_path, line):
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(find("hmm-lstm").config)))
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    with pytest.raises(LatflowError, match=r"metrics\.jsonl is damaged"):
+        run_status(tmp_path)
 
 
 def test_a_file_under_the_name_of_another_preset_is_an_error(tmp_path):

@@ -104,16 +104,20 @@ def test_a_step_has_the_rate_of_its_beginning(tmp_path):
     assert [line["lr"] for line in trainer.run.metrics() if line["kind"] == "step"] == pytest.approx(wanted)
 
 
-def test_early_stop(tmp_path, monkeypatch):
+def test_early_stop(tmp_path, monkeypatch, capsys):
     settings = config(train__epochs=50, train__early_stop=3, train__kl_steps=(0, 0), data__train_size=8)
     trainer = trainer_of(settings, tmp_path / "run")
     real = trainer.validate()
+    trainer.reporter.quiet = False
     elbos = iter([5.0, 4.0, 4.1, 4.2, 4.3, 1.0])
     monkeypatch.setattr(
         trainer, "validate", lambda: type(real)(**{**vars(real), "negative_elbo": next(elbos)})
     )
     assert trainer.fit()
     assert trainer.state.epoch == 5
+    said = capsys.readouterr().out
+    assert "up to 50 epochs, until 3 in a row are no better" in said
+    assert "stopped after epoch 5: the last 3 were no better" in said
 
 
 def poisoned(trainer: Trainer, steps: set[int], monkeypatch) -> None:

@@ -62,6 +62,7 @@ def test_the_choice_is_said_in_a_line():
     given = corpus(600, 100)
     text = described(recommended(DataConfig(name="text:here"), given), given)
     assert text.startswith("text:here: 600 training sequences, 60,000 characters: a codebook flow")
+    assert "up to 60 epochs, until 15 in a row are no better" in text
     assert "\n" not in text
 
 

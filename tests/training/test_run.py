@@ -130,6 +130,9 @@ def test_weights_that_are_not_finite_are_refused(copy):
         latflow.load(copy.folder)
 
 
+PLACES = '"epoch": 1, "updates": 9, "kl_weight": 1.0, "lr": 0.1, "seconds": 2.0'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -142,6 +145,12 @@ def test_weights_that_are_not_finite_are_refused(copy):
         ),
         ("metrics.jsonl", '{"epoch": 1}\n', "line 1 has no kind"),
         ("metrics.jsonl", "[1]\n", "line 1 has no kind"),
+        ("metrics.jsonl", '{"kind": "epoch"}\n', "line 1 has no number epoch"),
+        (
+            "metrics.jsonl",
+            f'{{"kind": "epoch", {PLACES}, "train": 3}}\n',
+            "line 1 has no number train.negative_elbo",
+        ),
     ],
 )
 def test_strange_content_is_named(copy, name, content, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -137,6 +138,15 @@ def test_what_does_not_fit_is_said(source, tmp_path):
         assert not (tmp_path / "many").exists()
     with pytest.raises(LatflowError, match=r"leave the fields model\.… as they are"):
         begun(source, source.config.data.name, tmp_path / "other", **{"model.embedding_size": 7})
+
+
+def test_weights_of_another_model_in_its_folder_are_damage(source, tmp_path):
+    folder = shutil.copytree(source.folder, tmp_path / "mixed")
+    run = Run.open(folder)
+    tensors, _ = run.read(WEIGHTS)
+    run.save(WEIGHTS, {name: value[:3] if value.ndim else value for name, value in tensors.items()}, {})
+    with pytest.raises(LatflowError, match=r"damaged: .* has shape"):
+        Start(run).weights(source.model(), source.spec)
 
 
 def test_the_command_says_what_is_new(source, tmp_path, capsys):

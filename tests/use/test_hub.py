@@ -11,7 +11,7 @@ import torch
 from latflow.errors import LatflowError
 from latflow.training.fit import train
 from latflow.training.run import WEIGHTS, Run, weights_of
-from latflow.use.hub import _check_name, described
+from latflow.use.hub import _check_name, described, fetch, push
 from tests.training.tiny import config, run_python
 from tests.use.hub_server import standing_in
 
@@ -29,8 +29,8 @@ def hub(tmp_path):
 
 def python(hub, tmp_path, code, token="hf_secret", **more):
     """In a process of its own: the client reads where the Hub is when it is imported."""
-    places = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": token}
-    return run_python("-c", code, **places, HF_HUB_DISABLE_TELEMETRY="1", **more)
+    places = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": token, **more}
+    return run_python("-c", code, **places, HF_HUB_DISABLE_TELEMETRY="1")
 
 
 def test_what_is_pushed_comes_back(run, hub, tmp_path):
@@ -54,8 +54,9 @@ def test_what_is_pushed_comes_back(run, hub, tmp_path):
         torch.testing.assert_close(back[name], value, rtol=0, atol=0)
     assert not any("harm.py" in line for line in hub.asked)
     # Without a connection what was fetched is there still.
-    done = python(hub, tmp_path, code, HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
+    for nowhere in ({"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:1"}):
+        done = python(hub, tmp_path, code, **nowhere)
+        assert done.returncode == 0, done.stderr
 
 
 def test_what_goes_wrong_is_one_line(run, hub, tmp_path):
@@ -75,6 +76,24 @@ def test_what_goes_wrong_is_one_line(run, hub, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["someone/mine", "someone/-mine"])
+def test_a_hub_that_cannot_be_reached_is_one_line(run, monkeypatch, name):
+    """Whatever error the client's own HTTP library has for it."""
+    hub = pytest.importorskip("huggingface_hub")
+
+    class ConnectError(Exception): ...
+
+    def refuse(*_, **__):
+        raise ConnectError("[Errno -2] Name or service not known")
+
+    for method in ("create_repo", "model_info"):
+        monkeypatch.setattr(hub.HfApi, method, refuse)
+    with pytest.raises(LatflowError, match=r"someone/.?mine on the Hub: .* Name or service not known"):
+        push(run, name)
+    with pytest.raises(LatflowError, match=r"cannot reach the Hub for .*, and it is not in the cache"):
+        fetch(name)
+
+
 @pytest.mark.parametrize("name", ["model", "a/b/c", "../x", "a/..", "a b/c", "/etc", "a/"])
 def test_only_names_of_the_hub_are_asked_for(name):
     with pytest.raises(LatflowError, match="is no name of a model on the Hub"):
@@ -92,7 +111,5 @@ def test_a_card_holds_no_path_of_this_machine(run, tmp_path):
 
 def test_without_the_client_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    from latflow.use.hub import fetch
-
     with pytest.raises(LatflowError, match=r"pip install 'latflow\[hub\]'"):
         fetch("someone/model")
