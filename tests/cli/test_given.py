@@ -142,7 +142,7 @@ def test_what_is_known_is_bold_on_a_terminal_and_orange_in_a_picture(home, tmp_p
         (["jsb", "--prefix", "C4"], "--prefix is text"),
         (["jsb", "--template", "C4"], "a template is of text or tokens"),
         (["jsb", "--given", "melody.mid", "--keep", "soprano"], "accepted: steps (1-16), notes"),
-        (["jsb", "--given", "none.mid"], "none.mid: no such file"),
+        (["jsb", "--given", "none.mid"], "'none.mid': no such file"),
         (["pydoc", "--prefix", "a", "--particles", "0"], "--particles is 0; it must be 1 or more"),
     ],
 )
