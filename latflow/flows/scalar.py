@@ -18,7 +18,7 @@ from torch import Tensor
 from latflow.flows.root import root
 from latflow.shapes import Float
 
-Drawing = Callable[[int, Tensor], Tensor]
+Drawing = Callable[[slice, Tensor], Tensor]
 
 
 class ScalarTransform(ABC):
@@ -39,10 +39,10 @@ class ScalarTransform(ABC):
         """z where eps is a standard normal, drawn by the shortest way, without gradients and without its eps."""
         return self.forward(torch.randn_like(raw[..., 0]), raw)[0]
 
-    def drawing(self, dimensions: range, like: Float[Tensor, "n h"]) -> Drawing:
-        """`draw` of some dimensions one after the other, for rows `like` these: (d, raw) -> z_d. What needs no raw
-        parameters may be done here for all of them at once."""
-        return lambda d, raw: self.at(d).draw(raw)
+    def drawing(self, dimensions: range, like: Float[Tensor, "n h"]) -> Drawing | None:
+        """`draw` of some dimensions for rows `like` these, all noise drawn beforehand: (k of them, raw) -> z (n, k),
+        one of few values each. None where z has no such choice."""
+        return None
 
     def start(self, size: int) -> Float[Tensor, "h p"] | None:
         """Raw parameters to begin with for `size` dimensions; None: zeros."""

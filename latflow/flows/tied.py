@@ -82,17 +82,21 @@ class TiedScalar(ScalarTransform):
         """Of two components, z_d = m_1 + s_1 ξ where the logit exceeds log E_1 - log E_0 of two exponentials, which is
         logistic, and m_0 + s_0 ξ elsewhere: all but the comparison beforehand."""
         if self.n_params > 1:
-            return super().drawing(dimensions, like)
-        here, shape = slice(dimensions.start, dimensions.stop), (len(dimensions), len(like))
+            return None
+        first, shape = dimensions.start, (len(dimensions), len(like))
         noise = like.new_empty(*shape, 2).exponential_().log()
-        threshold = noise[..., 1] - noise[..., 0]
-        xi = torch.randn(shape, dtype=like.dtype, device=like.device)
+        threshold = (noise[..., 1] - noise[..., 0]).t()
+        xi = torch.randn(shape, dtype=like.dtype, device=like.device).t()
+        means, log_scales = (part[first : dimensions.stop] for part in self.components())
         off, on = (
-            mean[here, None] + log_scale[here, None].exp() * xi
-            for mean, log_scale in zip(*(part.unbind(-1) for part in self.components()), strict=True)
+            mean + s.exp() * xi for mean, s in zip(means.unbind(-1), log_scales.unbind(-1), strict=True)
         )
-        first = dimensions.start
-        return lambda d, raw: torch.where(raw[..., 0] > threshold[d - first], on[d - first], off[d - first])
+
+        def decide(which: slice, raw: Tensor) -> Tensor:
+            here = slice(which.start - first, which.stop - first)
+            return torch.where(raw[..., 0] > threshold[:, here], on[:, here], off[:, here])
+
+        return decide
 
     def _parameters(self, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         means, log_scales = self.components()

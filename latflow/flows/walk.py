@@ -14,6 +14,9 @@ from latflow.flows.hidden import Autoregressive, Elementwise, HiddenFlow
 from latflow.flows.network import MADE
 from latflow.shapes import Float, Int
 
+BLOCK = 16
+"""Dimensions that are guessed together."""
+
 
 def can_walk(flow: object) -> bool:
     """Whether its dimensions come one after the other: AF or nothing across hidden, in one layer."""
@@ -38,7 +41,7 @@ class Walk:
         if isinstance(network, MADE):
             self.starts = network.starts
             self.units = [self.columns.new_empty(flow.units, rows) for _ in self.matrices[:-1]]
-            self.units[0].copy_(self._added(self.biases[0], share.hidden))
+            self.given = self._added(self.biases[0], share.hidden).expand(-1, rows).contiguous()
             self.outputs = self.matrices[-1].unflatten(0, (-1, flow.size))
             self.start = self._added(self.biases[-1], share.raw).expand(-1, rows)
         else:  # the parameters of all dimensions are there from the start
@@ -54,17 +57,23 @@ class Walk:
     def raw(self, z: Float[Tensor, "n k"] | None = None) -> Float[Tensor, "n k p"]:
         """The raw parameters of the next dimension, k = 1, to be followed by `put`; or of the next k at once, whose z
         are given and put with it."""
-        begin, end = self.at, self.at + (1 if z is None else z.shape[-1])
-        if z is not None:
-            self.columns[begin:end] = z.t()
-            self.at = end
+        if z is None:
+            return self._raw(self.at + 1)
+        begin, self.at = self.at, self.at + z.shape[-1]
+        self.columns[begin : self.at] = z.t()
+        return self._raw(self.at, begin)
+
+    def _raw(self, end: int, begin: int | None = None) -> Float[Tensor, "n k p"]:
+        """Those of `begin` (by itself, the next) to `end`, by what stands before each."""
+        begin = self.at if begin is None else begin
         raw = self.start[:, begin:end]
         if self.starts is not None:
             own, upto = slice(self.starts[begin], self.starts[end]), slice(0, self.starts[end])
-            self.units[0][own].addmm_(self.matrices[0][own, : end - 1], self.columns[: end - 1]).relu_()
-            for k in range(1, len(self.units)):
-                bias, matrix = self.biases[k][own, None], self.matrices[k][own, upto]
-                self.units[k][own] = torch.addmm(bias, matrix, self.units[k - 1][upto]).relu_()
+            added, seen = self.given[own], self.columns[: end - 1]
+            for k, units in enumerate(self.units):
+                if k > 0:
+                    added, seen = self.biases[k][own, None], self.units[k - 1][upto]
+                units[own] = torch.addmm(added, self.matrices[k][own, : len(seen)], seen).relu_()
             raw = raw + self.outputs[:, begin:end, upto] @ self.units[-1][upto]
         return raw.permute(2, 1, 0)
 
@@ -79,13 +88,30 @@ class Walk:
         self.at += 1
 
     def draw(self, stop: int) -> None:
-        """z_d ~ p(z_d | z_<d, context) for the dimensions up to `stop`."""
-        dimensions = range(self.at, stop)
-        drawn = self.flow.scalar.drawing(dimensions, self.z)
-        for d in dimensions:
-            self.put(drawn(d, self.raw()[:, 0]))
+        """z_d ~ p(z_d | z_<d, context) for the dimensions up to `stop`.
+
+        Where z_d is one of few values by noise that is drawn beforehand, some dimensions are decided at once: guessed,
+        and decided again by what the guess says of their parameters, until nothing changes. Each round settles one
+        dimension at least, so what stands is what deciding one after the other gives; mostly two or three rounds do.
+        """
+        decide = self.flow.scalar.drawing(range(self.at, stop), self.z)
+        while self.at < stop:
+            if decide is None:
+                self.put(self.flow.scalar.at(self.at).draw(self.raw()[:, 0]))
+                continue
+            here = slice(self.at, min(self.at + BLOCK, stop))
+            found = decide(here, self.start[:, here].permute(2, 1, 0))
+            for _ in range(here.start, here.stop):
+                self.columns[here] = found.t()
+                guess, found = found, decide(here, self._raw(here.stop))
+                if torch.equal(found, guess):
+                    break
+            self.columns[here] = found.t()
+            self.at = here.stop
 
     def select(self, index: Int[Tensor, "m"]) -> None:
         """Go on with these rows."""
         self.columns, self.start = self.columns[:, index], self.start[..., index]
         self.units = [units[:, index] for units in self.units]
+        if self.starts is not None:
+            self.given = self.given[:, index]

@@ -175,8 +175,9 @@ def _walk(
 
     def go_on(index: Tensor) -> None:
         nonlocal found, lengths
+        alike = len(index) == len(lengths) and not evidence.open_end  # all of one length, as before
         found, lengths = found.index_select(0, index), lengths[index]  # notes as bytes, row by row
-        walker.select(index, model.layout(lengths))
+        walker.select(index, walker.packing if alike else model.layout(lengths))
 
     for t in range(steps):
         if t == int(lengths[0]):  # none of those that were selected is longer

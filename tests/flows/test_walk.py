@@ -89,6 +89,31 @@ def test_a_draw_has_the_distribution_of_forward(kind):
         assert float((column.sort()[0] - grid).abs().max()) * math.sqrt(n) < 2.23
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [Autoregressive, Elementwise])
+def test_dimensions_drawn_together_are_those_drawn_one_after_the_other(kind, monkeypatch):
+    """Of the same noise; and their eps are normal, as above, each step seeing what was drawn before it."""
+    n, components = 4000, (torch.tensor([-1.0, 1.0]).repeat(6, 1), torch.full((6, 2), -0.5))
+    flow = kind(6, 1, TiedScalar(lambda: components), context_size=3, units=14, depth=2, skip=True)
+    for parameter in flow.parameters():
+        torch.nn.init.normal_(parameter, std=0.9)
+    context, found = torch.randn(n, 3), []
+    for block in (1, 4, 6):
+        monkeypatch.setattr("latflow.flows.walk.BLOCK", block)
+        torch.manual_seed(5)
+        walk = Walk(flow, context, n)
+        walk.draw(2)
+        walk.draw(6)
+        found.append(walk.z)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    eps, _ = flow.inverse(found[0], context)
+    for column in torch.special.ndtr(eps).unbind(-1):
+        grid = torch.arange(1, n + 1) / n
+        assert float((column.sort()[0] - grid).abs().max()) * math.sqrt(n) < 2.23
+    assert float(torch.corrcoef(eps.t()).triu(1).abs().max()) * math.sqrt(n) < 4.5
+
+
 @pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("lengths", [[5, 5, 5, 5], [6, 5, 4, 4]])
 @pytest.mark.parametrize("kind", ["lstm", "position"])
