@@ -9,6 +9,7 @@ import tempfile
 import warnings
 import wave
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from latflow.errors import LatflowError, LatflowWarning
 
 RATE = 22050
 """Samples in a second of what the synthesiser makes."""
+SILENT = 12
+"""Seconds after which a note that is held cannot be heard: its lowest harmonic has come to exp(-18)."""
 BLUE, ORANGE = "#1764ab", "#c54102"
 _SOUNDFONTS = ("/usr/share/sounds/sf2", "/usr/share/soundfonts", "/usr/local/share/soundfonts")
 
@@ -104,21 +107,30 @@ def synthesise(roll: np.ndarray, seconds_per_step: float) -> np.ndarray:
     sound = np.zeros(int(np.ceil(len(roll) * seconds_per_step * RATE)) + tail, np.float32)
     edges = np.diff(np.pad(roll.astype(np.int8), ((1, 1), (0, 0))), axis=0)
     for key in np.flatnonzero(roll.any(axis=0)).tolist():
-        pitch = 440.0 * 2 ** ((key + LOWEST - 69) / 12)
         for on, off in zip(
             np.flatnonzero(edges[:, key] == 1), np.flatnonzero(edges[:, key] == -1), strict=True
         ):
             start, stop = int(on * seconds_per_step * RATE), int(off * seconds_per_step * RATE)
-            t = np.arange(stop - start + int(0.06 * RATE), dtype=np.float32) / RATE
+            length = stop - start + int(0.06 * RATE)
+            t = np.arange(length, dtype=np.float32) / RATE
             held = (stop - start) / RATE
             envelope = np.minimum(t / 0.005, 1) * np.clip(1 - (t - held) / 0.06, 0, 1)
-            tone = np.zeros_like(t)
-            for k in range(1, 5):
-                if k * pitch < RATE / 2:
-                    tone += np.sin(2 * np.pi * k * pitch * t) * np.exp(-1.5 * k * t) / k**1.5
-            sound[start : start + len(t)] += envelope * tone
+            tone = _tone(key, min(-(-length // RATE), SILENT))[:length]
+            sound[start : start + len(tone)] += envelope[: len(tone)] * tone
     loudest = float(np.abs(sound).max())
     return sound * (0.9 / loudest) if loudest > 0 else sound
+
+
+@lru_cache(maxsize=NOTES)
+def _tone(key: int, seconds: int) -> np.ndarray:
+    """The harmonics of a key of the piano from the moment it is struck; the notes of a piece, and pieces, share them."""
+    pitch = 440.0 * 2 ** ((key + LOWEST - 69) / 12)
+    t = np.arange(seconds * RATE, dtype=np.float32) / RATE
+    tone = np.zeros_like(t)
+    for k in range(1, 5):
+        if k * pitch < RATE / 2:
+            tone += np.sin(2 * np.pi * k * pitch * t) * np.exp(-1.5 * k * t) / k**1.5
+    return tone
 
 
 def find_soundfont() -> Path | None:
