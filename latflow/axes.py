@@ -29,7 +29,7 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from latflow.errors import LatflowError, LatflowWarning
 
@@ -160,6 +160,9 @@ class CodebookOptions:
     """The standard deviation that codes start with; their means start at ±1."""
     learned: bool = True
     """Whether means and deviations are trained."""
+    notes: Literal["up", "down"] = "up"
+    """Music: whether z_t begins with the lowest note or with the highest, which the prior decides first. A melody that
+    is given is harmonised best by a prior that begins with it."""
 
 
 # The tables.

@@ -127,6 +127,7 @@ TESTS: dict[str, str] = {
     "posterior.bilstm.gain": MODELS + "test_posterior_gain_moves_symbols_apart_at_the_start",
     "posterior.codebook.sigma": "tests/test_fields.py::test_codes_start_with_the_sigma_asked_for",
     "posterior.codebook.learned": CODEBOOK + "test_codes_that_are_not_learned_stay",
+    "posterior.codebook.notes": CODEBOOK + "test_notes_from_above_are_the_mirror_of_notes_from_below",
     "emission.bilstm.layers": SHAPES,
     "emission.bilstm.units": SHAPES,
     "emission.bilstm.dropout": DROPOUT,

@@ -123,7 +123,7 @@ def synthesise(roll: np.ndarray, seconds_per_step: float) -> np.ndarray:
 
 @lru_cache(maxsize=NOTES)
 def _tone(key: int, seconds: int) -> np.ndarray:
-    """The harmonics of a key of the piano from the moment it is struck; the notes of a piece, and pieces, share them."""
+    """The harmonics of a key of the piano from the moment it is struck; all its notes, in all pieces, share them."""
     pitch = 440.0 * 2 ** ((key + LOWEST - 69) / 12)
     t = np.arange(seconds * RATE, dtype=np.float32) / RATE
     tone = np.zeros_like(t)

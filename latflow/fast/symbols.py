@@ -23,7 +23,7 @@ def reader(reading: SymbolsReading, table: Tensor) -> Callable[[Tensor], Tensor]
         part.detach().double() for part in (codes.means, codes.log_scales, emission.logits)
     )
     if codes.music:
-        constants = logits - log_scales[1] + log_scales[0]
+        constants = codes.turned(logits) - log_scales[1] + log_scales[0]
     else:
         constants, means, log_scales = logits - log_scales.sum(-1), means.t(), log_scales.t()
     prepared = [part.contiguous().numpy() for part in (means, (-log_scales).exp(), constants)]
@@ -34,7 +34,7 @@ def reader(reading: SymbolsReading, table: Tensor) -> Callable[[Tensor], Tensor]
         assert kernels is not None, "read where gradients are wanted, by what was prepared without"
         rows = z.contiguous().numpy()
         if codes.music:
-            return torch.from_numpy(kernels.expected_notes(rows, *prepared))
+            return codes.turned(torch.from_numpy(kernels.expected_notes(rows, *prepared)))
         return torch.from_numpy(kernels.expected_symbols(rows, *prepared, values, least))
 
     return read

@@ -66,7 +66,7 @@ def mixture(options: MixtureOptions, parts: Parts) -> ScalarTransform:
         raise LatflowError(
             f"model.prior.hidden.layers is {hidden.layers}; a mixture tied to the codebook is one layer, next to z"
         )
-    return TiedScalar(posterior.codes.pairs, log_odds(parts.spec))
+    return TiedScalar(posterior.codes.pairs, posterior.codes.turned(log_odds(parts.spec)))
 
 
 # Across hidden.
@@ -180,7 +180,8 @@ def symbols(options: NoOptions, parts: Parts) -> SymbolsReading:
 
 
 def codebook(options: CodebookOptions, parts: Parts) -> CodebookPosterior:
-    return CodebookPosterior(Codes(parts.spec, parts.config.latent_size, options.sigma, options.learned))
+    codes = Codes(parts.spec, parts.config.latent_size, options.sigma, options.learned, options.notes)
+    return CodebookPosterior(codes)
 
 
 def bayes(options: NoOptions, parts: Parts) -> BayesEmission:

@@ -1,7 +1,8 @@
 """A codebook: a Gaussian of its own for each symbol, or for each note on and off.
 
     text, tokens   a row for each of V symbols, H numbers: q(z_t | x_t) = N(μ(x_t), diag σ²(x_t))
-    music          H = 88, one number a note: row 0 for a note that is off, row 1 for one that is on
+    music          H = 88, one number a note, from the lowest up or from the highest down: row 0 for a note that is off,
+                   row 1 for one that is on
 
 Codes start apart, at ±1: the binary digits of a symbol's rank by frequency, H = ⌈log2 V⌉ of them or more; a note's
 number at -1 or 1. So there is nothing to invent before the prior can learn, and no KL weight to raise.
@@ -27,9 +28,13 @@ class Codes(nn.Module):
     means: Tensor
     log_scales: Tensor
 
-    def __init__(self, spec: DataSpec, size: int | None, sigma: float = 0.3, learned: bool = True):
+    def __init__(
+        self, spec: DataSpec, size: int | None, sigma: float = 0.3, learned: bool = True, notes: str = "up"
+    ):
         super().__init__()
-        self.music = spec.emission == "bernoulli"
+        self.music, self.down = spec.emission == "bernoulli", notes == "down"
+        if self.down and not self.music:
+            raise LatflowError(f"model.posterior.notes is {notes}; only music has notes, {spec.kind} none")
         if self.music and size not in (None, NOTES):
             raise LatflowError(
                 f"model.latent_size is {size}; a codebook of music has one number a note: leave it unset, or {NOTES}"
@@ -48,15 +53,19 @@ class Codes(nn.Module):
             else:
                 self.register_buffer(name, value)
 
+    def turned(self, notes: Tensor) -> Tensor:
+        """What stands for each note (…, 88), in the order of z; or back."""
+        return notes.flip(-1) if self.down else notes
+
     def of(self, x: Tensor) -> tuple[Float[Tensor, "n h"], Float[Tensor, "n h"]]:
         """Mean and log standard deviation of each row of x."""
         if self.music:
-            on = x.to(self.means.dtype)
+            on = self.turned(x).to(self.means.dtype)
             return tuple(off + on * (sounds - off) for off, sounds in (self.means, self.log_scales))  # type: ignore[return-value]
         return F.embedding(x.long(), self.means), F.embedding(x.long(), self.log_scales)
 
     def pairs(self) -> tuple[Float[Tensor, "h 2"], Float[Tensor, "h 2"]]:
-        """Of music: means and log standard deviations of each note, off and on."""
+        """Of music: means and log standard deviations of each number of z, its note off and on."""
         return self.means.t(), self.log_scales.t()
 
     def log_likelihoods(self, z: Float[Tensor, "n h"]) -> Float[Tensor, "n v"]:
@@ -66,7 +75,7 @@ class Codes(nn.Module):
                 -0.5 * ((z - m) * (-s).exp()).square() - s
                 for m, s in zip(self.means, self.log_scales, strict=True)
             )
-            return on - off
+            return self.turned(on - off)
         standard = (z[:, None] - self.means) * (-self.log_scales).exp()  # (n, V, H)
         return -(
             0.5 * standard.square().sum(-1)

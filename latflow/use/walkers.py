@@ -155,8 +155,8 @@ class CodebookWalker(Walker):
         return mean + log_std.exp() * noise, -(0.5 * noise.square() + log_std + 0.5 * math.log(2 * math.pi))
 
     def _notes(self, x: Tensor, known: Tensor) -> Iterator[Tensor]:
-        """Dimension by dimension, stretches of known notes at once."""
-        flow = self.hidden
+        """Dimension by dimension, stretches of known notes at once; here notes stand in the order of z."""
+        flow, turned = self.hidden, self.codes.turned
         if not can_walk(flow) or not isinstance(flow, HiddenFlow):
             raise LatflowError(
                 "some notes of a step are kept and others free; that needs a prior with an order of the notes (hidden "
@@ -166,15 +166,15 @@ class CodebookWalker(Walker):
         self.walk = Walk(flow, self.given, len(self.context))
         self.x = self.context.new_zeros(len(self.context), flow.size)
         start = 0
-        for is_known, run in groupby(known.tolist()):
+        for is_known, run in groupby(turned(known).tolist()):
             stop = start + len(list(run))
             here = slice(start, stop)
             if is_known:
                 z, log_q = self._propose(x)
                 raw = self.walk.raw(z[:, here])
-                self.x[:, here] = x[here].to(self.x.dtype)
+                self.x[:, here] = turned(x)[here].to(self.x.dtype)
                 log_p = flow.scalar.at(here).log_prob(z[:, here], raw)
-                log_emission = notes_log_prob(self.emission.at(self.walk.z), x)[:, here]
+                log_emission = turned(notes_log_prob(self.emission.at(self.walk.z), x))[:, here]
                 yield (log_p + log_emission - log_q[:, here]).sum(-1)
             else:
                 if self.temperature == 1:
@@ -184,9 +184,9 @@ class CodebookWalker(Walker):
                     eps = self.temperature * torch.randn_like(raw[:, 0])
                     self.walk.put(flow.scalar.at(d).forward(eps, raw)[0])
                 scores, alphabet = self.emission.at(self.walk.z), self.model.alphabet
-                self.x[:, here] = alphabet.sample(scores, self.argmax, None)[:, here]
+                self.x[:, here] = turned(alphabet.sample(scores, self.argmax, None))[:, here]
             start = stop
-        self.z, self.walk = self.walk.z, None
+        self.x, self.z, self.walk = turned(self.x), self.walk.z, None
 
     def advance(self, t):
         self.context, self.state = self.model.prior.context.step(self.y, t, self.packing, self.state)

@@ -18,11 +18,11 @@ SMALL = {
 
 
 def codebook_model(
-    row: str, spec: DataSpec, dtype: torch.dtype, condition_size: int = 0
+    row: str, spec: DataSpec, dtype: torch.dtype, condition_size: int = 0, notes: str = "up"
 ) -> LatentSequenceModel:
     """A row of the codebook presets; weights random, codes near where they start."""
     corpus = "chords" if spec.emission == "bernoulli" else "hmm"
-    config = evolve(find(f"{corpus}-{row}-codebook").config, SMALL).model
+    config = evolve(find(f"{corpus}-{row}-codebook").config, {**SMALL, "model.posterior.notes": notes}).model
     model = build(config, spec)
     assert isinstance(model, LatentSequenceModel)
     old = model.prior.context

@@ -199,8 +199,8 @@ def tied_flow(dtype: torch.dtype, context_size: int) -> TiedMixture:
 
 
 def symbols_cases(dtype: torch.dtype) -> Iterator[Case]:
-    for spec in (text_spec("abcdef"), music_spec()):
-        model = codebook_model("af-af", spec, dtype)
+    for spec, notes in ((text_spec("abcdef"), "up"), (music_spec(), "up"), (music_spec(), "down")):
+        model = codebook_model("af-af", spec, dtype, notes=notes)
         z = rows_of_codes(model, 5)
         yield Case(
             (model.prior.context.reading,), lambda read, z=z: torch.stack([read(z), read(0.5 * z)]), model

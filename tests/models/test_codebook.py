@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from scipy import stats
 
+import latflow.fast
 from latflow.config import ModelConfig, PriorConfig, evolve
 from latflow.data.base import DataSpec
 from latflow.errors import LatflowError
@@ -57,6 +59,40 @@ def test_notes_have_a_row_for_off_and_one_for_on():
     mean, log_std = codes.of(x)
     torch.testing.assert_close(mean, 2 * x - 1)
     torch.testing.assert_close(log_std.exp(), torch.full_like(x, 0.5))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_notes_from_above_are_the_mirror_of_notes_from_below(fast):
+    """The same weights, what belongs to notes turned round: the same terms and draws of rolls turned round."""
+    spec, changes = counted(music_spec(4), tuple(range(88)), steps=90), {"posterior.notes": "down"}
+    settings = evolve(config("af-af-codebook"), TIED_NOTES)
+    up, down = (build(evolve(settings, more), spec).double().eval() for more in ({}, changes))
+    starts = [model.prior.hidden.scalar.start(88)[:, 0] for model in (up, down)]  # type: ignore[union-attr]
+    assert torch.equal(starts[0], starts[1].flip(0))
+    weights = {
+        name: value if "codes" in name else 0.3 * torch.randn_like(value)
+        for name, value in up.state_dict().items()
+    }
+    up.load_state_dict(weights)
+    for name in ("emission.logits", "prior.context.lstm.input_weight.0"):
+        weights[name] = weights[name].flip(-1)
+    down.load_state_dict(weights)
+    rolls = (torch.rand(2, 4, 88) < 0.2).double()
+    found = []
+    with torch.no_grad(), nullcontext() if fast else latflow.fast.off():
+        for model, x in ((up, rolls), (down, rolls.flip(-1))):
+            torch.manual_seed(0)
+            terms = model.terms(batch_of(x, [4, 3]), samples=2)
+            drawn = model.sample(torch.tensor([4, 3]), generator=torch.Generator().manual_seed(1))
+            found.append((terms.log_weights, drawn))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1].flip(-1))
+    assert not torch.equal(found[0][1], found[1][1])
+
+
+def test_only_music_has_an_order_of_notes():
+    with pytest.raises(LatflowError, match=r"posterior\.notes is down; only music has notes, text none"):
+        Codes(text_spec(), None, notes="down")
 
 
 def test_start_of_the_logits_is_the_unigram():

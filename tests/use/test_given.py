@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*effectively different:latflow.errors.LatflowWarning"),
 ]
 TEXT = ["af-af", "iaf-af", "af-only", "lstm"]
-MUSIC = ["af-af", "af-none-mixture", "lstm"]
+MUSIC = ["af-af", "af-af, down", "af-none-mixture", "lstm"]
 SPEC = DataSpec("text", tuple("abc"), (0, 0, 0, 3, 1))
 TRUTH = 40_000
 """Draws of z behind p(x) of a latent model."""
@@ -51,7 +51,8 @@ def tiny(row: str, kind: str = "text") -> SequenceModel:
     """With random weights, so that every symbol hangs on those before it, and codes that overlap a little."""
     torch.manual_seed(7)
     rows = TEXT_ROWS if kind == "text" else MUSIC_ROWS
-    config = small_config(rows[row])
+    name, _, notes = row.partition(", ")
+    config = small_config({**rows[name], **({"model.posterior.notes": notes} if notes else {})})
     if config.prior.hidden.name != "codebook":
         config = evolve(config, {"prior.hidden.units": 10 if kind == "text" else 88})
     model = build(config, SPEC if kind == "text" else music_spec(2))
