@@ -51,6 +51,27 @@ BREAKS = [
         ],
     ),
     *of(
+        "latflow/models/codes.py",
+        "tests/models/test_codebook.py",
+        [
+            ("notes-up-always", "Codes.turned", "if self.down", "if False"),
+            ("notes-read-upside-down", "Codes.log_likelihoods", "self.turned(on - off)", "on - off"),
+            ("notes-of-text", "Codes.__init__", "if self.down and not self.music:", "if False:"),
+        ],
+    ),
+    *of(
+        "latflow/models/axes.py",
+        "tests/models/test_codebook.py",
+        [
+            (
+                "notes-start-upside-down",
+                "mixture",
+                "posterior.codes.turned(log_odds(parts.spec))",
+                "log_odds(parts.spec)",
+            )
+        ],
+    ),
+    *of(
         "latflow/models/latent.py",
         USE,
         [

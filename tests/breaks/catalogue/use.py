@@ -57,6 +57,19 @@ BREAKS = [
         ],
     ),
     *of(
+        "latflow/use/walkers.py",
+        "tests/use/test_given.py",
+        [
+            ("given-other-notes-known", "CodebookWalker._notes", "turned(known).tolist()", "known.tolist()"),
+            (
+                "given-notes-upside-down",
+                "CodebookWalker._notes",
+                "turned(self.x), self.walk.z",
+                "self.x, self.walk.z",
+            ),
+        ],
+    ),
+    *of(
         "latflow/use/export.py",
         "tests/test_shipped.py",
         [
