@@ -24,6 +24,11 @@ def corpus(n: int, length: int, music: bool = False) -> Corpus:
     return Corpus(name, spec, {"train": splits, "valid": splits[:1], "test": splits[:1]}, "made up")
 
 
+def test_a_model_of_own_music_begins_with_the_highest_note():
+    found = recommended(DataConfig(name="x"), corpus(60, 100, music=True))
+    assert found.model.posterior.notes == "down"
+
+
 @pytest.mark.parametrize("music", [False, True])
 def test_more_data_has_larger_models_and_fewer_passes(music):
     sizes = [(60, 100), (600, 100), (6000, 100), (60_000, 100)]
