@@ -8,7 +8,8 @@ import sys
 
 def run() -> None:
     """The command, from the first moment to the last: before and after it a Ctrl-C ends the process without a word."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from latflow.cli import main
 
     code = main()
