@@ -84,7 +84,7 @@ class Run:
         contents: Mapping[str, str] | None = None,
     ) -> Run:
         """A new folder, which appears complete or not at all."""
-        folder = Path(folder)
+        folder = _named(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             goes_on = f", or go on with --resume {folder}" if (folder / "run.json").is_file() else ""
             raise FolderTaken(f"{folder} exists already; name another with --run{goes_on}")
@@ -108,14 +108,15 @@ class Run:
             },
         }
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            place = Path(os.path.realpath(folder))  # a link to another disk stays one
+            place.parent.mkdir(parents=True, exist_ok=True)
+            new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
             try:
                 _write_json(new / "config.json", to_dict(config))
                 _write_json(new / "data.json", spec.to_dict())
                 _write_json(new / "run.json", about)
                 new.chmod(0o755)
-                os.replace(new, folder)
+                os.replace(new, place)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
         except OSError as error:
@@ -127,7 +128,7 @@ class Run:
     @classmethod
     def open(cls, folder: str | Path) -> Run:
         """Read a folder, or a shipped model by its name; what is missing, foreign or damaged is a LatflowError."""
-        folder = shipped.find(folder)
+        folder = _named(shipped.find(folder))
         if not (folder / "run.json").is_file():
             taken = str(folder) in shipped.names()
             hidden = "; it hides the shipped model of that name: rename it or work elsewhere" if taken else ""
@@ -345,6 +346,15 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> 
         tensor.copy_(tensors[name])
 
 
+def _named(folder: str | Path) -> Path:
+    """A run's folder, by a name that all libraries can read."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise LatflowError(f"{folder}: the name of a run's folder must be UTF-8; give it another") from None
+    return Path(folder)
+
+
 def _written(path: Path) -> AbstractContextManager[Path]:
     """A path to write to, moved to `path` when the block ends well. A run has one writer."""
     return replacing(path, path.with_name(f".{path.name}.new"))
@@ -352,7 +362,8 @@ def _written(path: Path) -> AbstractContextManager[Path]:
 
 def _write_json(path: Path, value: Any) -> None:
     with _written(path) as new:
-        new.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may hold any bytes
 
 
 def _read_json(path: Path) -> Any:
