@@ -82,8 +82,9 @@ class Run:
         spec: DataSpec,
         preset: str | None = None,
         contents: Mapping[str, str] | None = None,
+        weights: Mapping[str, Tensor] | None = None,
     ) -> Run:
-        """A new folder, which appears complete or not at all."""
+        """A new folder, which appears complete or not at all; with `weights`, a model alone."""
         folder = _named(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             goes_on = f", or go on with --resume {folder}" if (folder / "run.json").is_file() else ""
@@ -115,14 +116,17 @@ class Run:
                 _write_json(new / "config.json", to_dict(config))
                 _write_json(new / "data.json", spec.to_dict())
                 _write_json(new / "run.json", about)
+                if weights is not None:
+                    _save(new / WEIGHTS, weights, {})
                 new.chmod(0o755)
                 os.replace(new, place)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
-        except OSError as error:
-            if folder.is_dir() and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        except (OSError, safetensors.SafetensorError) as error:
+            number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
+            if folder.is_dir() and number in (errno.ENOTEMPTY, errno.EEXIST):
                 raise FolderTaken(f"{folder} was made by another process; name another with --run") from None
-            raise LatflowError(f"cannot make the run's folder {folder}: {error.strerror or error}") from None
+            raise LatflowError(f"cannot make the run's folder {folder}: {why or error}") from None
         return cls(folder, config, spec, preset, dict(contents or {}))
 
     @classmethod
@@ -185,16 +189,10 @@ class Run:
 
     def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Tensors and what JSON can hold, as one file, at once. If that fails the file before it stays."""
-        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
         try:
-            with _written(self.folder / name) as path:
-                save_file(plain, path, metadata)
+            _save(self.folder / name, tensors, state)
         except (OSError, safetensors.SafetensorError) as error:
-            in_training = self.has(TRAINER) or self.has(METRICS)
-            goes_on = f"go on with: latflow train --resume {self.folder}"
-            kept = f"; the checkpoint before it is kept, {goes_on}" if in_training else ""
-            raise LatflowError(f"cannot write {self.folder / name}: {error}{kept}") from None
+            raise LatflowError(f"cannot write {self.folder / name}: {error}{self._goes_on()}") from None
 
     def read(self, name: str) -> tuple[dict[str, Tensor], Any]:
         """What `save` wrote; a file cut short or altered is a LatflowError."""
@@ -297,9 +295,15 @@ class Run:
                 return file.tell()
         except OSError as error:
             raise LatflowError(
-                f"cannot write {self.folder / METRICS}: {error.strerror or error}; go on with: "
-                f"latflow train --resume {self.folder}"
+                f"cannot write {self.folder / METRICS}: {error.strerror or error}{self._goes_on()}"
             ) from None
+
+    def _goes_on(self) -> str:
+        """What to do when nothing could be written."""
+        if not self.folder.is_dir():
+            return "; the run's folder is gone, and with it what was trained"
+        kept = "the checkpoint before it is kept, " if self.has(TRAINER) else ""
+        return f"; {kept}go on with: latflow train --resume {self.folder}"
 
     def cut_metrics(self, size: int) -> None:
         """Forget the lines behind `size` bytes: those of steps that will be done again."""
@@ -358,6 +362,13 @@ def _named(folder: str | Path) -> Path:
 def _written(path: Path) -> AbstractContextManager[Path]:
     """A path to write to, moved to `path` when the block ends well. A run has one writer."""
     return replacing(path, path.with_name(f".{path.name}.new"))
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
+    with _written(path) as new:
+        save_file(plain, new, metadata)
 
 
 def _write_json(path: Path, value: Any) -> None:

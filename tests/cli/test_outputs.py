@@ -272,6 +272,33 @@ def test_export_to_a_full_disk_leaves_nothing(trained, tmp_path, monkeypatch, ca
     assert not (tmp_path / "shared").exists()
 
 
+def test_exports_at_once_to_one_folder(trained, tmp_path, monkeypatch, capsys):
+    """It appears with its weights, and the other is told so."""
+    write, shared = runs.save_file, tmp_path / "shared"
+
+    def slow(*words):
+        assert not shared.exists()
+        with monkeypatch.context() as patched:
+            patched.setattr(runs, "save_file", write)
+            assert main(["export", str(trained.folder), str(shared)]) == 0
+        write(*words)
+
+    monkeypatch.setattr(runs, "save_file", slow)
+    assert main(["export", str(trained.folder), str(shared)]) == 2
+    assert capsys.readouterr().err == f"latflow: {shared} exists already; name a folder that does not\n"
+    assert Run.open(shared).alone
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+
+
+def test_a_run_whose_folder_is_gone_says_so(trained, tmp_path):
+    made = Run.open(shutil.copytree(trained.folder, tmp_path / "run"))
+    shutil.rmtree(made.folder)
+    for write in (lambda: made.append({"kind": "step"}), lambda: made.save(TRAINER, {}, {})):
+        with pytest.raises(LatflowError, match=r"the run's folder is gone") as caught:
+            write()
+        assert "--resume" not in str(caught.value)
+
+
 def test_best_weights_that_are_gone_or_damaged_are_missed(trained, tmp_path):
     folder = shutil.copytree(trained.folder, tmp_path / "run")
     (folder / "model.safetensors").write_bytes(b"nonsense")
