@@ -8,7 +8,8 @@ import sys
 
 def run() -> None:
     """The command, from the first moment to the last: before and after it a Ctrl-C ends the process without a word."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # torch's threads wait for each other in a busy loop, for milliseconds: beside other work a command took ten times
     # as long (docs/performance.md). Read when torch is loaded, so it is set before; a user's own value stays.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -22,5 +22,6 @@ def plain(value: Any, digits: int | None = None) -> Any:
 
 
 def shown(text: str) -> str:
-    """Text in which control characters are escaped: it is one line, and what a file holds does not steer a terminal."""
-    return "".join(repr(c)[1:-1] if category(c) == "Cc" else c for c in text)
+    """Text in which control characters, and bytes that are no text, are escaped: it is one line, and what a file holds
+    does not steer a terminal."""
+    return "".join(repr(c)[1:-1] if category(c) in ("Cc", "Cs") else c for c in text)

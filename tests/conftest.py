@@ -1,5 +1,6 @@
 """Shapes and types in signatures are checked while the tests run; each test starts from the same seed."""
 
+import signal
 import time
 
 import pytest
@@ -7,6 +8,9 @@ import torch
 from jaxtyping import install_import_hook
 
 install_import_hook(["latflow.flows", "latflow.models"], "beartype.beartype")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a script's &: what tests send would not be heard
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WHOLE = 1000
 """From so many tests on, it is the whole suite that runs."""

@@ -12,6 +12,7 @@ ALLOWED = {
     "errors": set(),
     "shapes": set(),
     "progress": set(),
+    "stops": set(),
     "axes": {"errors"},
     "former": set(),
     "config": {"axes", "errors", "former"},

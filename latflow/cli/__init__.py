@@ -62,6 +62,9 @@ OUT_OF_MEMORY = (
     "(data.max_length, data.crop), or a smaller model"
 )
 
+SAID = {"SIGINT": "interrupted", "SIGHUP": "the terminal is gone"}
+"""Of signals; others: terminated."""
+
 
 def parser_of(first: str | None = None) -> Parser:
     """The whole command line; where the first word names a command, that one alone, for to list the fields of `train`
@@ -141,8 +144,8 @@ def _tell(what: object) -> None:
 
 
 def _stopped(came: list[int]) -> int:
-    number = came[-1] if came else signal.SIGINT
-    print(f"latflow: {'interrupted' if number == signal.SIGINT else 'terminated'}", file=sys.stderr)
+    number = came[0] if came else signal.SIGINT
+    _tell(SAID.get(signal.Signals(number).name, "terminated"))
     return 128 + number
 
 

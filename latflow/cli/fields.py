@@ -187,11 +187,14 @@ def load_yaml(text: str) -> Any:
 
 def read_file(path: str) -> Mapping[str, Any]:
     """The fields of a config file, by the names they have now; it is read once, so it may be a pipe."""
+    from latflow.data.files import read_whole
+
     try:
-        with open(path, encoding="utf-8") as file:
-            raw = load_yaml(file.read())
-    except OSError as error:
-        raise LatflowError(f"--config {path}: {error.strerror}") from None
+        text = read_whole(path)
+    except LatflowError as error:
+        raise LatflowError(f"--config {error}") from None
+    try:
+        raw = load_yaml(text.decode())
     except UnicodeDecodeError as error:
         raise LatflowError(f"--config {path}: the file is not UTF-8 text ({error.reason})") from None
     except LatflowError as error:

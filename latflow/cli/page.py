@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import signal
+import socket
 import threading
 from typing import Any
 
 from latflow.errors import LatflowError
+from latflow.stops import stops
 
 MOST_CONNECTIONS = 200
 
@@ -53,8 +56,6 @@ def run(args: argparse.Namespace) -> int:
     app = application(args.folders, names={*LOOPBACK, own}, desk=Desk(twins=ready))
     config = uvicorn.Config(
         app,
-        host=host,
-        port=args.port,
         log_level="warning",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=10,
@@ -62,22 +63,33 @@ def run(args: argparse.Namespace) -> int:
         server_header=False,
         ws="none",
     )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket = config.bind_socket()
-    except SystemExit:  # uvicorn has said why
-        raise LatflowError(f"cannot listen on {own}:{args.port}; another --port may be free") from None
-    socket.listen()  # a browser that is quicker than the server waits
-    address = f"http://{own}:{socket.getsockname()[1]}/"
+        listening = socket.create_server((host, args.port), family=family)
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (")[0]
+        raise LatflowError(
+            f"cannot listen on {own}:{args.port}: {why}; give another --port (0: any that is free), or as --host an "
+            "address of this machine"
+        ) from None
+    address = f"http://{own}:{listening.getsockname()[1]}/"
     print(f"latflow page: {address} (Ctrl+C ends it)", flush=True)
     if not args.no_browser:
         import webbrowser
 
         webbrowser.open(address)
-    kernels = Kernels(ready)
+    kernels, server = Kernels(ready), uvicorn.Server(config)
+
+    def end(number: int) -> None:
+        server.should_exit = True
+
     try:
-        uvicorn.Server(config).run(sockets=[socket])
+        with listening, stops(end) as came:
+            server.run(sockets=[listening])
     finally:
         kernels.close()
+    if came:
+        signal.raise_signal(came[0])
     return 0
 
 

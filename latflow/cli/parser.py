@@ -38,6 +38,10 @@ class Parser(argparse.ArgumentParser):
         )  # that of the command, not the one that holds all commands
         return found, unknown
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help or the version, at once: argparse itself says nothing of an output that fails."""
+        print(message, end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         raise LatflowError(f"{message} (all: {self.prog} --help)")
 

@@ -53,8 +53,8 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """130 after an interrupt, as shells expect; the table of what is there is shown all the same."""
-    from latflow.data.files import writing
+    """After a signal 128 and its number, as shells expect; the table of what is there is shown all the same."""
+    from latflow.data.files import check_writable, writing
     from latflow.reproduce.page import page
     from latflow.reproduce.render import as_json, as_text, fill, only, write
     from latflow.reproduce.result import read_results, run_status
@@ -67,6 +67,10 @@ def run(args: argparse.Namespace) -> int:
         raise LatflowError(
             f"--run names the folder of one row, but {len(presets)} are chosen; choose one with --only"
         )
+    if args.docs is not None:
+        check_writable(args.docs)
+    if not args.show:
+        check_writable(results / "name")
     talks = int(os.environ.get("RANK", "0")) == 0  # the main one, if torchrun started several processes
     folder = None if args.folder is None else Path(args.folder)
 
@@ -87,16 +91,21 @@ def run(args: argparse.Namespace) -> int:
             for table in shown():
                 write(table, results / "tables")
 
-    finished = True
+    code = 0
     if not args.show:
         from latflow.reproduce.work import reproduce
+        from latflow.training.report import Reporter
 
         quiet = args.quiet or args.json
-        finished = reproduce(presets, runs, results, run=folder, anew=args.anew, quiet=quiet, done=write_all)
+        reporter = Reporter(quiet)
+        if not reproduce(
+            presets, runs, results, run=folder, anew=args.anew, quiet=quiet, reporter=reporter, done=write_all
+        ):
+            code = reporter.stop_code
         write_all()
     if talks:
         print(as_json(*chosen()) if args.json else "\n".join(map(as_text, chosen())), end="")
         if args.docs is not None:
             with writing(args.docs) as new:
                 new.write_text(page(read_results(results)), encoding="utf-8")
-    return 0 if finished else 130
+    return code

@@ -7,13 +7,15 @@ the signal's number, whatever was going on.
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
+
+from latflow.stops import stops
 
 NEAREST = {
     "Σ": "sum",
@@ -58,14 +60,28 @@ codecs.register_error("latflow", _nearest)
 
 
 def prepare() -> None:
-    """Before anything is printed. Standard error that is closed is nowhere; a closed standard output is an error when
-    it is used, as that of a full disk is."""
-    for name in ("stdout", "stderr"):
-        stream: Any = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, _Closed() if name == "stdout" else open(os.devnull, "w"))  # noqa: SIM115
-        elif hasattr(stream, "reconfigure"):
+    """Before anything is printed. A closed standard output is an error when it is used, as that of a full disk is;
+    standard error that is closed, full or broken is no reason to stop."""
+    if sys.stdout is None:
+        sys.stdout = _Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    elif sys.stderr is sys.__stderr__:
+        unfailing = io.BufferedWriter(_Unfailing(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(unfailing, sys.stderr.encoding, line_buffering=True)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="latflow")
+
+
+class _Unfailing(io.FileIO):
+    """Standard error: what cannot be written is lost."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or len(data)
+        except OSError:
+            return len(data)
 
 
 class _Closed:
@@ -100,22 +116,14 @@ def abandon_output() -> None:
 
 @contextmanager
 def signals() -> Iterator[list[int]]:
-    """While the block runs Ctrl-C and SIGTERM raise `Stopped`; the numbers of those that came, also where some library
-    made another error of it."""
-    came: list[int] = []
+    """While the block runs a signal that asks for an end raises `Stopped`; the numbers of those that came, also where
+    some library made another error of it. One more while the first is being obeyed ends the process at once."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+    def handle(number: int) -> None:
+        if len(came) > 1:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         raise Stopped(number)
 
-    before: dict[int, Any] = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, handle)
-    except ValueError:  # not the main thread, where signals are another's
-        pass
-    try:
+    with stops(handle) as came:
         yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -170,7 +169,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"\nstopped and saved; go on with: latflow train --resume {made.folder}", file=sys.stderr)
         elif not args.quiet:
             print(f"done; next: latflow evaluate {made.folder}, latflow sample {made.folder}")
-    return 0 if finished else 128 + (reporter.stopped_by or signal.SIGINT)
+    return 0 if finished else reporter.stop_code
 
 
 def _refuse_others(args: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -49,16 +50,31 @@ def writing(path: str | Path) -> Iterator[Path]:
     process's own output) is written to itself, and a link stays one. The system's refusals become one line that names
     the file asked for.
     """
-    try:
+    with _writable(path):
         if written_through(path):
             yield Path(path)
             return
-        with replacing(os.path.realpath(path)) as new:
+        with replacing(_place(path)) as new:
             yield new
+
+
+@contextmanager
+def _writable(path: str | Path) -> Iterator[None]:
+    """Turns the system's refusals inside the block into one line that names the file."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
         raise LatflowError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _place(path: str | Path) -> Path:
+    """Where a new file goes: behind links, which stay."""
+    place = Path(os.path.realpath(path))
+    if place.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link to itself", str(path))
+    return place
 
 
 def written_through(path: str | Path) -> bool:
@@ -92,7 +108,8 @@ def check_writable(path: str | Path) -> None:
         if not os.access(path, os.W_OK):
             raise LatflowError(f"{path} cannot be written: permission denied")
         return
-    above = Path(os.path.realpath(path)).parent
+    with _writable(path):
+        above = _place(path).parent
     while not above.exists() and above != above.parent:
         above = above.parent
     if not above.is_dir():
@@ -103,13 +120,17 @@ def check_writable(path: str | Path) -> None:
 
 @contextmanager
 def output(path: str | Path | None) -> Iterator[TextIO]:
-    """A stream of UTF-8 text into `path` as `writing` has it; - or None is standard output."""
+    """A stream of UTF-8 text into `path` as `writing` has it; - or None is standard output.
+
+    What UTF-8 has not, bytes of a file's name and halves of characters in JSON, is written as its escape.
+    """
     if path is None or str(path) == "-":
         yield sys.stdout
         return
     with writing(path) as new:
         through = written_through(path)
-        with new.open("a" if through else "w", encoding="utf-8", newline="\n") as stream:
+        mode = "a" if through else "w"
+        with new.open(mode, encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             yield stream
 
 
@@ -124,6 +145,19 @@ def readable(path: str | Path) -> Iterator[None]:
         raise LatflowError(f"{error.filename or path}: permission denied") from None
     except OSError as error:
         raise LatflowError(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+MOST_BYTES = 1 << 26
+"""Of a file that is read whole; a device may have no end."""
+
+
+def read_whole(path: str | Path) -> bytes:
+    """All that a file holds, or a pipe."""
+    with readable(path), open(path, "rb") as file:
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise LatflowError(f"{path}: more than {MOST_BYTES} bytes")
+    return found
 
 
 FOREIGN = (".pdf", ".eps", ".ps", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".mp3", ".ogg", ".flac")

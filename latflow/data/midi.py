@@ -39,7 +39,7 @@ import numpy as np
 
 from latflow.config import DataConfig
 from latflow.data.base import LOWEST, NOTES, Corpus, Sequences, roll_of
-from latflow.data.files import readable, writing
+from latflow.data.files import read_whole, readable, writing
 from latflow.data.labels import folder_label, numbered
 from latflow.data.own import assemble, keep_lengths, split_files
 from latflow.errors import LatflowError, LatflowWarning
@@ -51,7 +51,6 @@ DRUMS = 9
 """Channel 10 to people."""
 SUSTAIN, SOUND_OFF, NOTES_OFF = 64, 120, 123
 MOST_STEPS = 200_000
-MOST_BYTES = 1 << 26
 
 
 def load_midi(path: Path, config: DataConfig) -> Corpus:
@@ -137,11 +136,7 @@ def _read(
     path: Path, steps_per_beat: int, steps_per_second: float | None, articulate: bool
 ) -> tuple[np.ndarray, list[str]]:
     """The roll, and remarks on what was dropped."""
-    with readable(path), path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)  # of a device too, which has no end
-    if len(data) > MOST_BYTES:
-        raise LatflowError(f"{path}: more than {MOST_BYTES} bytes")
-    return parse_midi(data, path, steps_per_beat, steps_per_second, articulate)
+    return parse_midi(read_whole(path), path, steps_per_beat, steps_per_second, articulate)
 
 
 def parse_midi(

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from latflow.plots.symbols import written
 from latflow.training.evaluate import Metrics
 from latflow.training.run import Run
 
@@ -25,7 +26,7 @@ def training_curves(axes: Any, run: Run, label: str) -> None:
         [line["valid"]["negative_elbo"] for line in epochs],
         "o-",
         color=drawn.get_color(),
-        label=label,
+        label=written(label),
         markersize=3,
     )
 
@@ -57,7 +58,7 @@ def comparison_figure(runs: Mapping[str, Run], results: Mapping[str, Metrics], t
     for row, (name, result) in enumerate(results.items()):
         row = len(results) - 1 - row  # as the table has them, from the top
         right.errorbar(result.nll, row, xerr=1.96 * result.nll_error, fmt="o", capsize=4)
-        label = right.text(result.nll, row + 0.12, f"{name}: {result.nll:.3f}", ha="center")
+        label = right.text(result.nll, row + 0.12, f"{written(name)}: {result.nll:.3f}", ha="center")
         label.set_bbox({"color": "white", "pad": 1})  # over the line of the truth
     if first.truth is not None:
         right.axvline(first.truth.nll, linestyle="--", color="black")

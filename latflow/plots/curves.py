@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from latflow.errors import LatflowError
+from latflow.plots.symbols import written
 from latflow.reproduce.result import Result, best_index, curve_of
 from latflow.training.run import Run
 
@@ -70,7 +71,7 @@ def curves_figure(curve: Mapping[str, Column], unit: str, title: str = "") -> Fi
     elbo.legend(frameon=False, fontsize=8)
     terms.legend(frameon=False, fontsize=8)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(written(title))
     return figure
 
 

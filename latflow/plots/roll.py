@@ -16,6 +16,7 @@ from latflow.data import fetch
 from latflow.data.base import LOWEST
 from latflow.data.export import sounding
 from latflow.errors import LatflowError, LatflowWarning
+from latflow.plots.symbols import written
 from latflow.training.run import Run
 from latflow.training.seeds import Stream, seeded
 from latflow.use.sample import sample
@@ -83,5 +84,5 @@ def roll_figure(rows: Sequence[tuple[np.ndarray, ...]], title: str = "") -> Figu
     for axes in panels[:, 0]:
         axes.set_ylabel("note")
     if title:
-        figure.suptitle(title)
+        figure.suptitle(written(title))
     return figure

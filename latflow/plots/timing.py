@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from latflow.data.files import readable
+from latflow.data.files import read_whole
 from latflow.errors import LatflowError
 
 Line = Sequence[tuple[int, float]]
@@ -57,8 +57,7 @@ def timing_panels(rows: Sequence[Mapping[str, Any]], size: str = "paper") -> Pan
 def read_timing(path: str | Path, size: str = "paper") -> Panels:
     """Panels from the JSON that `latflow bench --json` writes."""
     try:
-        with readable(path):
-            panels = timing_panels(json.loads(Path(path).read_text(encoding="utf-8"))["sampling"], size)
+        panels = timing_panels(json.loads(read_whole(path))["sampling"], size)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LatflowError(f"{path} is not what `latflow bench --json` writes: {error!r}") from None
     if not panels:

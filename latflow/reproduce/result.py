@@ -90,7 +90,8 @@ class Result:
             for name, value in raw.items()
         )
         with writing(path) as new:
-            new.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+            text = "{\n" + ",\n".join(lines) + "\n}\n"
+            new.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
     def read(cls, path: Path) -> Result:

@@ -31,14 +31,17 @@ def reproduce(
     run: Path | None = None,
     anew: bool = False,
     quiet: bool = False,
+    reporter: Reporter | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> bool:
     """Row by row, the result of each: the file if it is there, else train, or go on, and evaluate.
 
     `run` is the folder of the only preset's run, trained before, if it is not RUNS/PRESET. False: interrupted, the same
-    call goes on. With `anew` a row is measured again though its file is there, and the two numbers are told. `done` is
-    called after each new result.
+    call goes on. With `anew` a row is measured again though its file is there, and the two numbers are told. The
+    trainings are shown by `reporter`, which knows the signal if one was interrupted. `done` is called after each new
+    result.
     """
+    reporter = reporter or Reporter(quiet=quiet)
     if run is not None:
         Run.open(run)  # a name that was mistyped is not a run to begin
     for preset in presets:
@@ -55,7 +58,7 @@ def reproduce(
             continue
         folder = run or runs / preset.name
         _say(f"{preset.name}: {'going on with' if folder.exists() else 'training in'} {folder}", quiet)
-        made, finished = _trained(preset, folder, quiet)
+        made, finished = _trained(preset, folder, reporter)
         if not finished:
             _say(
                 f"\nstopped and saved; the same command goes on with {folder}", quiet=False, stream=sys.stderr
@@ -69,9 +72,8 @@ def reproduce(
     return True
 
 
-def _trained(preset: Preset, folder: Path, quiet: bool) -> tuple[Run, bool]:
+def _trained(preset: Preset, folder: Path, reporter: Reporter) -> tuple[Run, bool]:
     """The run at its end: resumed if there is one (a finished one ends at once), else trained anew."""
-    reporter = Reporter(quiet=quiet)
     if not folder.exists():
         return train(preset.config, folder, preset=preset.name, reporter=reporter)
     given, wanted = _row_of(Run.open(folder).config), _row_of(preset.config)

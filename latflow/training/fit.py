@@ -16,6 +16,7 @@ from latflow.config import Config, from_dict, to_dict
 from latflow.data.base import Corpus
 from latflow.errors import LatflowError
 from latflow.models import build
+from latflow.stops import stops
 from latflow.training.distributed import World, join
 from latflow.training.loop import Trainer
 from latflow.training.report import Reporter
@@ -112,20 +113,11 @@ def free_folder(name: str) -> Path:
 @contextmanager
 def interrupts(stop: threading.Event) -> Iterator[list[int]]:
     """Ctrl-C (or a polite kill) asks for a stop after this step; a second Ctrl-C stops at once. What came."""
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield came
-        return
 
-    def handle(number: int, frame: object) -> None:
-        came.append(number)
+    def handle(number: int) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stops(handle) as came:
         yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import time
 from types import TracebackType
@@ -41,6 +42,12 @@ class Reporter:
             self.bar.stop()
         if self.board is not None:
             self.board.close()
+        self.bar = self.board = None
+
+    @property
+    def stop_code(self) -> int:
+        """After a signal 128 and its number, as shells expect: 130 after Ctrl-C, 143 after a polite kill."""
+        return 128 + (self.stopped_by or signal.SIGINT)
 
     def start(
         self, run: Run, model: SequenceModel, epoch: int, epochs: int, per_epoch: int, updates: int

@@ -82,9 +82,10 @@ class Run:
         spec: DataSpec,
         preset: str | None = None,
         contents: Mapping[str, str] | None = None,
+        weights: Mapping[str, Tensor] | None = None,
     ) -> Run:
-        """A new folder, which appears complete or not at all."""
-        folder = Path(folder)
+        """A new folder, which appears complete or not at all; with `weights`, a model alone."""
+        folder = _named(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             goes_on = f", or go on with --resume {folder}" if (folder / "run.json").is_file() else ""
             raise FolderTaken(f"{folder} exists already; name another with --run{goes_on}")
@@ -108,26 +109,30 @@ class Run:
             },
         }
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            place = Path(os.path.realpath(folder))  # a link to another disk stays one
+            place.parent.mkdir(parents=True, exist_ok=True)
+            new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
             try:
                 _write_json(new / "config.json", to_dict(config))
                 _write_json(new / "data.json", spec.to_dict())
                 _write_json(new / "run.json", about)
+                if weights is not None:
+                    _save(new / WEIGHTS, weights, {})
                 new.chmod(0o755)
-                os.replace(new, folder)
+                os.replace(new, place)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
-        except OSError as error:
-            if folder.is_dir() and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        except (OSError, safetensors.SafetensorError) as error:
+            number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
+            if folder.is_dir() and number in (errno.ENOTEMPTY, errno.EEXIST):
                 raise FolderTaken(f"{folder} was made by another process; name another with --run") from None
-            raise LatflowError(f"cannot make the run's folder {folder}: {error.strerror or error}") from None
+            raise LatflowError(f"cannot make the run's folder {folder}: {why or error}") from None
         return cls(folder, config, spec, preset, dict(contents or {}))
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
         """Read a folder, or a shipped model by its name; what is missing, foreign or damaged is a LatflowError."""
-        folder = shipped.find(folder)
+        folder = _named(shipped.find(folder))
         if not (folder / "run.json").is_file():
             taken = str(folder) in shipped.names()
             hidden = "; it hides the shipped model of that name: rename it or work elsewhere" if taken else ""
@@ -184,16 +189,10 @@ class Run:
 
     def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Tensors and what JSON can hold, as one file, at once. If that fails the file before it stays."""
-        plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
         try:
-            with _written(self.folder / name) as path:
-                save_file(plain, path, metadata)
+            _save(self.folder / name, tensors, state)
         except (OSError, safetensors.SafetensorError) as error:
-            in_training = self.has(TRAINER) or self.has(METRICS)
-            goes_on = f"go on with: latflow train --resume {self.folder}"
-            kept = f"; the checkpoint before it is kept, {goes_on}" if in_training else ""
-            raise LatflowError(f"cannot write {self.folder / name}: {error}{kept}") from None
+            raise LatflowError(f"cannot write {self.folder / name}: {error}{self._goes_on()}") from None
 
     def read(self, name: str) -> tuple[dict[str, Tensor], Any]:
         """What `save` wrote; a file cut short or altered is a LatflowError."""
@@ -296,9 +295,15 @@ class Run:
                 return file.tell()
         except OSError as error:
             raise LatflowError(
-                f"cannot write {self.folder / METRICS}: {error.strerror or error}; go on with: "
-                f"latflow train --resume {self.folder}"
+                f"cannot write {self.folder / METRICS}: {error.strerror or error}{self._goes_on()}"
             ) from None
+
+    def _goes_on(self) -> str:
+        """What to do when nothing could be written."""
+        if not self.folder.is_dir():
+            return "; the run's folder is gone, and with it what was trained"
+        kept = "the checkpoint before it is kept, " if self.has(TRAINER) else ""
+        return f"; {kept}go on with: latflow train --resume {self.folder}"
 
     def cut_metrics(self, size: int) -> None:
         """Forget the lines behind `size` bytes: those of steps that will be done again."""
@@ -345,14 +350,31 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> 
         tensor.copy_(tensors[name])
 
 
+def _named(folder: str | Path) -> Path:
+    """A run's folder, by a name that all libraries can read."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise LatflowError(f"{folder}: the name of a run's folder must be UTF-8; give it another") from None
+    return Path(folder)
+
+
 def _written(path: Path) -> AbstractContextManager[Path]:
     """A path to write to, moved to `path` when the block ends well. A run has one writer."""
     return replacing(path, path.with_name(f".{path.name}.new"))
 
 
+def _save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
+    with _written(path) as new:
+        save_file(plain, new, metadata)
+
+
 def _write_json(path: Path, value: Any) -> None:
     with _written(path) as new:
-        new.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may hold any bytes
 
 
 def _read_json(path: Path) -> Any:

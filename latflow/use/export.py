@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from latflow.config import Config, evolve
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
-from latflow.training.run import WEIGHTS, Run, weights_of
+from latflow.training.run import FolderTaken, Run, weights_of
 
 
 def export(run: Run, folder: str | Path, *, half: bool = False) -> Run:
@@ -34,8 +33,9 @@ def save(
     `config` built the model. With `half` the weights are float16, half the size; the model that is loaded computes
     in float32 all the same. `contents` is what `Run.contents` says of the data, for `latflow evaluate` to compare.
     """
+    taken = LatflowError(f"{folder} exists already; name a folder that does not")
     if Path(folder).exists():
-        raise LatflowError(f"{folder} exists already; name a folder that does not")
+        raise taken
     own, built = (
         {name: tuple(value.shape) for name, value in weights_of(one).items()}
         for one in (model, build(config.model, model.spec))
@@ -45,13 +45,10 @@ def save(
         shapes = f"{own.get(name, 'missing')} in the model, {built.get(name, 'missing')} by the config"
         raise LatflowError(f"this config did not build this model: {name} is {shapes}")
     weights = halved(weights_of(model)) if half else weights_of(model)
-    run = Run.create(folder, portable(config), model.spec, preset, contents)
     try:
-        run.save(WEIGHTS, weights, {})
-    except BaseException:
-        shutil.rmtree(run.folder, ignore_errors=True)  # without its weights it is nothing
-        raise
-    return run
+        return Run.create(folder, portable(config), model.spec, preset, contents, weights)
+    except FolderTaken:  # in the meantime
+        raise taken from None
 
 
 def portable(config: Config) -> Config:

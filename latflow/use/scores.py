@@ -76,7 +76,7 @@ class Scores(list[dict[str, Any]]):
         if path is None:
             return text
         with writing(path) as new:
-            new.write_text(text, encoding="utf-8", newline="")
+            new.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
         return None
 
     def csv_lines(self, *, steps: bool = False) -> Iterable[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import sys
 from itertools import pairwise
 
@@ -14,9 +16,15 @@ import latflow
 from latflow.cli import main
 from latflow.cli.parser import HIGHEST
 from latflow.cli.printing import print_table
+from latflow.config import evolve
+from latflow.data.files import MOST_BYTES
 from latflow.data.midi import write_midi
 from latflow.data.spec import DataSpec
 from latflow.errors import LatflowError
+from latflow.plots.curves import curves_figure
+from latflow.plots.save import save
+from latflow.plots.symbols import encode
+from latflow.reproduce.result import curve_of
 from latflow.training import Run
 from latflow.use import Evidence
 from latflow.use.files import typed, write_samples
@@ -66,6 +74,8 @@ def here(tmp_path, monkeypatch):
         (["bench", "--quick", "--figure", "x.pdf"], "x.pdf: .pdf is not written"),
         (["bench", "--quick", "--json", "own.txt/x"], "own.txt is not a folder"),
         (["compare", "pydoc", "pydoc-2d", "--out", "x.pdf"], "x.pdf: .pdf is not written"),
+        (["reproduce", "synthetic", "--docs", "."], ". is a folder; give the name of a file in it"),
+        (["reproduce", "synthetic", "--results", "own.txt"], "own.txt is not a folder"),
         (["sample", "no\x1b[31m\nrun"], r"no run at no\x1b[31m\nrun: there is no such folder"),
     ],
 )  # fmt: skip
@@ -168,3 +178,84 @@ def test_a_pipe_in_a_run_s_folder_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(LatflowError, match=r"config\.json cannot be read \(not a plain file\)"):
         Run.open(tmp_path)
+
+
+ODD = os.fsdecode(b"caf\xe9")
+"""A name in another encoding than UTF-8."""
+
+
+def test_a_file_may_have_a_name_that_is_no_text(here, capsys):
+    write_midi(here / "tunes" / f"{ODD}.mid", [[60, 64]] * 9)
+    assert main(["score", "jsb", "tunes", "--samples", "1", "--out", "found.json"]) == 0
+    assert json.loads((here / "found.json").read_text())["sequence"] == f"tunes/{ODD}.mid"
+    config = evolve(Run.open("pydoc").config, {"data.name": f"text:{ODD}"})
+    Run.create("run", config, Run.open("pydoc").spec)
+    assert Run.open("run").config == config
+
+
+def test_a_run_s_folder_has_a_name_that_can_be_read_again(here, capsys):
+    for words in (["train", "hmm-lstm", "--run", ODD], ["export", "pydoc", ODD]):
+        assert main([*words, "--data.train_size=9"] if words[0] == "train" else words) == 2
+        assert capsys.readouterr().err == (
+            "latflow: caf\\udce9: the name of a run's folder must be UTF-8; give it another\n"
+        )
+    (here / ODD).mkdir()
+    assert main(["sample", ODD]) == 2
+    assert "must be UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["train", "--config"], ["plot", "timing"]])
+def test_a_file_without_an_end_is_not_read_to_it(here, capsys, words):
+    with (here / "long").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    assert main([*words, "long"]) == 2
+    assert f"long: more than {MOST_BYTES} bytes" in capsys.readouterr().err
+
+
+def test_a_link_to_where_a_run_is_to_be_stays_one(here, capsys):
+    (here / "disk").mkdir()
+    for there in ("disk/run", "disk"):
+        (here / "link").symlink_to(there)
+        assert main(["export", "pydoc", "link"]) == (2 if there == "disk" else 0)
+        assert (here / "link").is_symlink()
+        (here / "link").unlink()
+    assert Run.open("disk/run").alone
+
+
+def test_a_name_on_a_figure_is_no_mathematics(here):
+    line = {"epoch": 1, "updates": 1, "kl_weight": 1.0, "lr": 0.1, "seconds": 1.0, "kind": "epoch"}
+    terms = dict.fromkeys(("negative_elbo", "reconstruction", "kl", "length"), 1.0)
+    curve = curve_of([{**line, "train": terms, "valid": terms}])
+    written = save(curves_figure(curve, "nats", rf"a$\frac{{$ {ODD}"), "figure")
+    assert [path.name for path in written] == ["figure.png", "figure.svg"]
+
+
+def test_a_deep_list_is_no_text_of_a_figure():
+    with pytest.raises(LatflowError, match="tokens are given as a JSON list"):
+        encode("[" * 100_000, DataSpec("tokens", (1, "a"), (0, 1)))
+
+
+def test_a_page_that_cannot_listen_is_one_line(capsys):
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["page", "--no-browser", "--port", str(port)]) == 2
+    said = capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; give another --port" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
+def test_a_page_that_is_told_to_end_ends_by_itself(capsys, monkeypatch, name):
+    uvicorn = pytest.importorskip("uvicorn")
+    number = getattr(signal, name)
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("nohup")
+
+    def serving(server, sockets):
+        os.kill(os.getpid(), number)
+        assert server.should_exit
+
+    monkeypatch.setattr(uvicorn.Server, "run", serving)
+    assert main(["page", "--no-browser", "--port", "0"]) == 128 + number
+    assert capsys.readouterr().err.count("\n") == 1

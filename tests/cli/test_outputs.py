@@ -17,12 +17,15 @@ import pytest
 
 import latflow
 from latflow import data
-from latflow.cli import main
+from latflow.__main__ import run as command
+from latflow.cli import main, streams
 from latflow.data.files import check_writable, output, writing, written_through
 from latflow.errors import LatflowError
+from latflow.stops import STOPS
 from latflow.training import Run, resume, train
 from latflow.training import run as runs
 from latflow.training.fit import _created
+from latflow.training.run import TRAINER
 from latflow.use.sample import sample, sampled
 from tests.training.tiny import ROOT, config, environment, run_python
 
@@ -69,6 +72,10 @@ def test_links_stay_links_and_files_are_replaced_whole(tmp_path):
         stream.write("after")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text() == "after"
+    (tmp_path / "itself").symlink_to("itself")
+    for write in (lambda path: writing(path).__enter__(), check_writable):
+        with pytest.raises(LatflowError, match="itself cannot be written: it is a link to itself"):
+            write(tmp_path / "itself")
     (tmp_path / "null").symlink_to(os.devnull)
     with writing(tmp_path / "null") as path:
         path.write_text("gone")
@@ -163,6 +170,63 @@ def test_an_output_that_fails_is_one_line(redirect, code, message):
     assert ended.stderr.count("\n") <= 1
 
 
+@pytest.fixture
+def full():
+    """A stream to a device that is always full."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no device that is always full")
+    with open("/dev/full", "w") as stream:
+        yield stream
+
+
+def test_the_version_too_needs_an_output(full, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", full)
+    assert main(["--version"]) == 2
+    assert capsys.readouterr().err == "latflow: standard output cannot be written: No space left on device\n"
+
+
+def test_standard_error_that_fails_stops_nothing(full, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", full)
+    monkeypatch.setattr(sys, "__stderr__", full)
+    assert main(["sample", "nosuch"]) == 2
+    words = ["--prefix", "The", "--length", "5", "--particles", "5"]  # tells of its particles there
+    assert main(["sample", "pydoc", "-n", "2", *words]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_signal_that_is_ignored_stays_so(monkeypatch):
+    """`nohup`, and the & of a script."""
+    monkeypatch.setattr("latflow.cli.main", lambda: 0)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPS}
+    try:
+        with streams.signals() as came:
+            for number in STOPS:
+                os.kill(os.getpid(), number)
+        assert not came
+        with pytest.raises(SystemExit):
+            command()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_second_signal_ends_it_without_a_traceback():
+    """The first is being obeyed."""
+    ended = run_python(
+        "-c",
+        "import os, signal, sys, latflow.cli as cli\n"
+        "def again(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+        "cli._run = again\n"
+        "class Terminal:\n"
+        "    write = flush = again\n"
+        "sys.stderr = Terminal()\n"
+        "cli.main([])",
+    )
+    assert ended.returncode == -signal.SIGINT
+    assert not ended.stderr
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_is_one_line_at_any_moment(trained, number, code):
     for seconds in (0.3, 1.5, 4.0):
@@ -178,18 +242,22 @@ def test_a_signal_is_one_line_at_any_moment(trained, number, code):
         assert process.returncode in (code, -number)
 
 
-def test_a_kill_of_a_training_has_its_own_code(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_kill_of_a_training_has_its_own_code(tmp_path, monkeypatch, number):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("nohup")
     from latflow.training.loop import Trainer
 
     update = Trainer._update
 
     def killed(self, group):
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         return update(self, group)
 
     monkeypatch.setattr(Trainer, "_update", killed)
     words = [f"--{k}={v}" for k, v in (("data.train_size", 20), ("data.eval_size", 5), ("train.epochs", 1))]
-    assert main(["train", "hmm-lstm", "--quiet", "--run", str(tmp_path / "run"), *words]) == 143
+    assert main(["train", "hmm-lstm", "--quiet", "--run", str(tmp_path / "run"), *words]) == 128 + number
+    assert Run.open(tmp_path / "run").has(TRAINER)
 
 
 def test_export_to_a_full_disk_leaves_nothing(trained, tmp_path, monkeypatch, capsys):
@@ -202,6 +270,33 @@ def test_export_to_a_full_disk_leaves_nothing(trained, tmp_path, monkeypatch, ca
     assert "No space left on device" in said
     assert "resume" not in said
     assert not (tmp_path / "shared").exists()
+
+
+def test_exports_at_once_to_one_folder(trained, tmp_path, monkeypatch, capsys):
+    """It appears with its weights, and the other is told so."""
+    write, shared = runs.save_file, tmp_path / "shared"
+
+    def slow(*words):
+        assert not shared.exists()
+        with monkeypatch.context() as patched:
+            patched.setattr(runs, "save_file", write)
+            assert main(["export", str(trained.folder), str(shared)]) == 0
+        write(*words)
+
+    monkeypatch.setattr(runs, "save_file", slow)
+    assert main(["export", str(trained.folder), str(shared)]) == 2
+    assert capsys.readouterr().err == f"latflow: {shared} exists already; name a folder that does not\n"
+    assert Run.open(shared).alone
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+
+
+def test_a_run_whose_folder_is_gone_says_so(trained, tmp_path):
+    made = Run.open(shutil.copytree(trained.folder, tmp_path / "run"))
+    shutil.rmtree(made.folder)
+    for write in (lambda: made.append({"kind": "step"}), lambda: made.save(TRAINER, {}, {})):
+        with pytest.raises(LatflowError, match=r"the run's folder is gone") as caught:
+            write()
+        assert "--resume" not in str(caught.value)
 
 
 def test_best_weights_that_are_gone_or_damaged_are_missed(trained, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from latflow.errors import LatflowError
 from latflow.page.app import application
 from latflow.page.jobs import Busy, Desk
+from latflow.page.kernels import Kernels
 from tests.page.conftest import NAMED, serving
 
 
@@ -203,3 +204,15 @@ def test_fifty_clients_at_once_get_answers_or_busy(port):
     connection.request("GET", "/api/about")
     assert connection.getresponse().status == 200
     connection.close()
+
+
+def test_the_compiler_ends_with_the_server_however_that_ends():
+    kernels = Kernels(threading.Event())
+    child = kernels._child
+    if child is None:
+        pytest.skip("nothing to compile")
+    assert child.stdin is not None
+    child.stdin.close()  # as the system does for a server that was killed
+    assert child.wait(timeout=300) == 1
+    kernels.close()
+    assert not kernels.ready.is_set()

@@ -219,6 +219,19 @@ def test_the_command_makes_a_row_prints_the_table_and_writes_it(tmp_path, monkey
     assert [table["name"] for table in json.loads(capsys.readouterr().out)] == list(TABLES)
 
 
+def test_a_kill_of_a_row_has_its_own_code(tiny, tmp_path, monkeypatch, capsys):
+    def killed(self, *_):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Reporter, "epoch", killed)
+    monkeypatch.setattr("latflow.reproduce.tables.PRESETS", {**PRESETS, tiny.name: tiny})
+    words = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results"), "--quiet"]
+    assert main(["reproduce", "synthetic", "--only", tiny.name, *words]) == 143
+    said = capsys.readouterr()
+    assert "the same command goes on" in said.err
+    assert "unfinished: 1 of 2 epochs" in said.out
+
+
 def test_showing_needs_no_run_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "table1", "--show"]) == 0
