@@ -4,9 +4,10 @@ import time
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-install_import_hook(["latflow.flows", "latflow.models"], "beartype.beartype")
+from tests import shapes
+
+shapes.check("latflow.flows", "latflow.models")
 
 WHOLE = 1000
 """From so many tests on, it is the whole suite that runs."""
