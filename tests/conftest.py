@@ -41,7 +41,9 @@ def _compiled_once(request, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _same_seed():
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(
+        0
+    )  # the processor's alone: torch.manual_seed asks every kind of device
     torch.set_num_threads(1)
 
 
