@@ -41,9 +41,10 @@ def _compiled_once(request, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _same_seed():
-    torch.default_generator.manual_seed(
-        0
-    )  # the processor's alone: torch.manual_seed asks every kind of device
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
+    # torch.manual_seed formats the stack for every kind of device that is not there.
+    torch.default_generator.manual_seed(0)
     torch.set_num_threads(1)
 
 
