@@ -5,9 +5,10 @@ import time
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-install_import_hook(["latflow.flows", "latflow.models"], "beartype.beartype")
+from tests import shapes
+
+shapes.check("latflow.flows", "latflow.models")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a script's &: what tests send would not be heard
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,7 +45,10 @@ def _compiled_once(request, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _same_seed():
-    torch.manual_seed(0)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
+    # torch.manual_seed formats the stack for every kind of device that is not there.
+    torch.default_generator.manual_seed(0)
     torch.set_num_threads(1)
 
 

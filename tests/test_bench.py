@@ -90,6 +90,8 @@ def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(bench, "PAPER", Size("paper", TINY, 2, 2))
     monkeypatch.setattr(bench, "SMALL", Size("small", TINY, 2, 2))
     monkeypatch.setattr(bench, "LENGTHS", (2, 4, 4))
+    for name, steps in (("TRAINED", 6), ("GROWING", 3), ("COMPARED", 10)):
+        monkeypatch.setattr(bench, name, steps)
     small = (Codebook("hmm", measure.TEXT, 2, 4), Codebook("chords", measure.music(4), 2, 4))
     monkeypatch.setattr(bench, "CODEBOOKS", small)
     monkeypatch.setattr(measure, "PRODUCT", 8)
@@ -101,6 +103,8 @@ def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     assert set(read_timing(tmp_path / "bench.json")) == {"text", "music"}
     models = {row["model"] for row in report["sampling"]}
     assert models == ({"AF/AF", "IAF/SCF", "LSTM"} if quick else {*bench.MODELS})
+    assert {row["T"] for row in report["training"]} == {6}
+    assert {row["T"] for row in report["straightforward"]} == {10}
     assert len(report["particles"]) == (4 if quick else 5)
     assert "serial_step" in report["twins"]["HiddenFlow.stepper"]
     out = capsys.readouterr().out

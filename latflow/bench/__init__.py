@@ -41,6 +41,9 @@ from latflow.fast.memory import keep_freed_memory
 from latflow.plots.save import save
 from latflow.plots.timing import timing_figure, timing_panels
 
+TRAINED, GROWING, COMPARED = 100, 64, 50
+"""Steps of a sequence: in training and evaluation, before they are doubled, and generated the straightforward way."""
+
 
 def run(
     quick: bool = False, json_file: str | Path | None = None, figure: str | Path | None = None
@@ -62,17 +65,20 @@ def run(
     names = tuple(name for name in MODELS if not quick or name != "AF-only")
     both = [(name, size) for size in sizes for name in names]
     report["training"] = show_rows(
-        "Training step, text, T = 100", (training(name, size, 100) for name, size in both)
+        f"Training step, text, T = {TRAINED}", (training(name, size, TRAINED) for name, size in both)
     )
-    report["training growth"] = {name: training_growth(name, SMALL, 64) for name in names}
+    report["training growth"] = {name: training_growth(name, SMALL, GROWING) for name in names}
     show_pairs("Training, twice the length (at most 2.2)", report["training growth"])
     if not quick:
         report["evaluation"] = show_rows(
-            "Importance-sampled NLL, K = 50", (evaluation(name, size, 100) for name, size in both)
+            "Importance-sampled NLL, K = 50", (evaluation(name, size, TRAINED) for name, size in both)
         )
     report["straightforward"] = show_rows(
         "AF/AF generation against the straightforward way",
-        (against_straightforward(PAPER, batch, 50, 5 if quick else 50) for batch in (1, 64)),
+        (
+            against_straightforward(PAPER, batch, COMPARED, COMPARED // 10 if quick else COMPARED)
+            for batch in (1, 64)
+        ),
     )
     report["sampling"] = show_rows("Generation", _sampling(sizes, quick))
     report["sampling growth"] = {name: sampling_growth(name, PAPER, LENGTHS[-2]) for name in names}

@@ -126,17 +126,12 @@ class NLSq(ScalarTransform):
         a, log_b, kappa, log_d, g = self._parameters(raw)
         w = (eps - a) * log_d.exp() * (-log_b).exp()
 
-        def h(delta: Tensor, w: Tensor, kappa: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-            u = g + delta
-            r = 1 / (1 + u.square())
-            return delta + kappa * r - w, 1 - 2 * kappa * (u * r) * r
-
         low = w - kappa.clamp(min=0)
         high = w - kappa.clamp(max=0)
         with torch.no_grad():
             start = _cubic_root(g + w, kappa) - g
             scale = torch.maximum(w.abs(), kappa.abs())
-        delta = root(h, low, high, start, scale, (w, kappa, g))
+        delta = root(_nlsq_in_delta, low, high, start, scale, (w, kappa, g))
         u = g + delta
         r = 1 / (1 + u.square())
         return delta * (-log_d).exp(), -(log_b + _log_relative_slope(kappa, u, r))
@@ -151,6 +146,13 @@ class NLSq(ScalarTransform):
         scale_b, scale_c, scale_d = self.scale
         kappa = self.kappa_bound * torch.tanh(scale_c * c)
         return a, scale_b * b, kappa, scale_d * d, g
+
+
+def _nlsq_in_delta(delta: Tensor, w: Tensor, kappa: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """h(δ) of `NLSq.forward` and its slope."""
+    u = g + delta
+    r = 1 / (1 + u.square())
+    return delta + kappa * r - w, 1 - 2 * kappa * (u * r) * r
 
 
 def _log_relative_slope(kappa: Tensor, u: Tensor, r: Tensor) -> Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import torch
 from torch import Tensor
+from torch.optim import SGD, Adam, Optimizer
 
 from latflow.config import TrainConfig
 
@@ -26,13 +28,33 @@ def cosine(config: TrainConfig, epochs: float) -> float:
     return 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
 
 
-def make_optimizer(config: TrainConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+class _Bare:
+    """Methods of an optimizer without what torch puts around them for its compiler.
+
+    The first call of such a method imports the compiler, 800 modules and almost two seconds, which nothing here uses.
+    """
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+    state_dict = inspect.unwrap(Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
+
+
+class BareAdam(_Bare, Adam):
+    step = torch.no_grad()(inspect.unwrap(Adam.step))
+
+
+class BareSGD(_Bare, SGD):
+    step = torch.no_grad()(inspect.unwrap(SGD.step))
+
+
+def make_optimizer(config: TrainConfig, parameters: list[torch.nn.Parameter]) -> Optimizer:
     if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=config.lr, fused=parameters[0].device.type in ("cpu", "cuda"))
-    return torch.optim.SGD(parameters, lr=config.lr)
+        return BareAdam(parameters, lr=config.lr, fused=parameters[0].device.type in ("cpu", "cuda"))
+    return BareSGD(parameters, lr=config.lr)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
     """The moments, named by the number of the parameter: optimizer.3.exp_avg."""
     found = {}
     for number, state in optimizer.state_dict()["state"].items():
@@ -40,7 +62,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return found
 
 
-def set_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def set_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` gave."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():

@@ -59,8 +59,8 @@ def recommended(data: DataConfig, corpus: Corpus) -> Config:
     rows: Mapping[str, Any] = beyond.MUSIC_ROWS if music else beyond.TEXT_ROWS
     if music:
         changes |= {"model.prior.hidden.depth": 1, "model.prior.hidden.units": max(176, 2 * units)}
-        changes |= {"model.prior.hidden.dropout": dropout}
-        changes |= {"model.posterior.notes": "down"}  # as good, and better at harmonising a melody (docs/given.md)
+        # From above: as good, and better at harmonising a melody (docs/given.md).
+        changes |= {"model.prior.hidden.dropout": dropout, "model.posterior.notes": "down"}
     return evolve(evolve(replace(Config(), data=data), changes), rows["af-af"])
 
 

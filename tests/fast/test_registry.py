@@ -258,13 +258,15 @@ def results(function: Callable, case: Case, grad: bool) -> list[Tensor]:
         a.detach().clone().requires_grad_(grad) if isinstance(a, Tensor) and a.is_floating_point() else a
         for a in case.args
     ]
-    torch.manual_seed(3)
+    torch.default_generator.manual_seed(
+        3
+    )  # the processor's alone: torch.manual_seed asks every kind of device
     with torch.set_grad_enabled(grad):
         found = case.use(function(*args))
         found = list(found) if isinstance(found, tuple) else [found]
         if not grad:
             return found
-        torch.manual_seed(4)
+        torch.default_generator.manual_seed(4)
         loss = sum((value * torch.randn_like(value)).sum() for value in found)
         inputs = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
         inputs += list(case.parameters.parameters()) if case.parameters is not None else []
@@ -283,6 +285,8 @@ def test_twins_give_the_numbers_of_their_definition(name):
                 with torch.set_grad_enabled(grad):
                     twin = definition.chosen(*case.args)
                 chosen.add(twin)
+                if twin is definition.definition:  # no twin for this, and nothing to compare
+                    continue
                 found, expected = results(twin, case, grad), results(definition.definition, case, grad)
                 torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
     missed = {twin.name for twin in definition.twins if twin.function not in chosen} - {"step_linear"}

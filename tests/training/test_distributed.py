@@ -9,8 +9,10 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from latflow import data
+from latflow.cli import main
 from latflow.config import to_dict
 from latflow.data.base import Batches
 from latflow.training.distributed import World
@@ -31,14 +33,16 @@ from latflow.training.loop import Trainer
 from safetensors.torch import save_file
 
 torch.set_num_threads(1)
-run = Run.open(sys.argv[1])
 with join("cpu") as world:
-    trainer = Trainer(run, data.load(run.config.data), world, Reporter(quiet=True))
-    group = list(trainer.batches.epoch(0))
-    sums, _ = trainer.gradient(group, 0.5, 0, 0)
-    if world.main:
-        grads = {str(i): p.grad for i, p in enumerate(trainer.parameters)}
-        save_file({**grads, "sums": torch.tensor(sums.values, dtype=torch.float64)}, sys.argv[2])
+    for folder in sys.argv[1:]:
+        run = Run.open(folder)
+        trainer = Trainer(run, data.load(run.config.data), world, Reporter(quiet=True))
+        group = list(trainer.batches.epoch(0))
+        sums, _ = trainer.gradient(group, 0.5, 0, 0)
+        if world.main:
+            grads = {str(i): p.grad for i, p in enumerate(trainer.parameters)}
+            sums = torch.tensor(sums.values, dtype=torch.float64)
+            save_file({**grads, "sums": sums}, run.folder / "grads")
 leave(0)
 """
 
@@ -64,19 +68,25 @@ def torchrun(processes: int, *words: str) -> subprocess.CompletedProcess[str]:
 UNEVEN = {"data__train_size": 13, "train__batch_size": 3, "train__accumulate": 2, "train__epochs": 2}
 
 
-@pytest.mark.parametrize("preset", ["hmm-lstm", "hmm-af-af"])
-def test_gradients_are_those_of_one_process_on_the_joint_batch(tmp_path, preset):
-    settings = config(preset, **UNEVEN)
-    corpus = data.load(settings.data)
-    run = Run.create(tmp_path / "run", settings, corpus.spec)
-    script = tmp_path / "gradients.py"
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory):
+    """Runs of a model without noise and of one with, the gradients that two processes found in the folder of each."""
+    folder, runs = tmp_path_factory.mktemp("gradients"), {}
+    for preset in ("hmm-lstm", "hmm-af-af"):
+        settings = config(preset, **UNEVEN)
+        runs[preset] = Run.create(folder / preset, settings, data.load(settings.data).spec)
+    script = folder / "gradients.py"
     script.write_text(GRADIENTS)
-    ended = torchrun(2, str(script), str(run.folder), str(tmp_path / "grads"))
+    ended = torchrun(2, str(script), *(str(run.folder) for run in runs.values()))
     assert ended.returncode == 0, ended.stderr
-    from safetensors.torch import load_file
+    return runs
 
-    found = load_file(tmp_path / "grads")
 
+@pytest.mark.parametrize("preset", ["hmm-lstm", "hmm-af-af"])
+def test_gradients_are_those_of_one_process_on_the_joint_batch(of_two, preset):
+    run = of_two[preset]
+    settings, corpus = run.config, data.load(run.config.data)
+    found = load_file(run.folder / "grads")
     alone = Trainer(run, corpus, World(), Reporter(quiet=True))
     assert [len(batch) for batch in alone.batches.plan(0)].count(1) == 1
     if preset == "hmm-lstm":
@@ -124,11 +134,7 @@ def test_train_with_two_go_on_with_one_and_evaluate_with_both(tmp_path):
     (folder / "config.json").write_text(
         json.dumps(to_dict(settings))
     )  # as if it had been stopped after an epoch
-    ended = subprocess.run(
-        [sys.executable, "-m", "latflow", "train", "--resume", str(folder), "--quiet"],
-        env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
+    assert main(["train", "--resume", str(folder), "--quiet"]) == 0
     two = Run.open(folder)
     for ours, theirs in zip(two.metrics(), one.metrics(), strict=True):
         if ours["kind"] == "step":
@@ -139,20 +145,14 @@ def test_train_with_two_go_on_with_one_and_evaluate_with_both(tmp_path):
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-2, atol=1e-3)
 
 
-def test_evaluation_does_not_depend_on_the_number_of_processes(tmp_path):
+def test_evaluation_does_not_depend_on_the_number_of_processes(tmp_path, capsys):
     """To the bit, also with importance samples: the noise of a batch is a function of the batch."""
     run, _ = train(config(train__epochs=1, data__eval_size=45), tmp_path / "run")
-    words = ["-m", "latflow", "evaluate", str(run.folder), "--samples", "7", "--batch-size", "8", "--json"]
-    two = torchrun(2, *words)
+    words = ["evaluate", str(run.folder), "--samples", "7", "--batch-size", "8", "--json"]
+    two = torchrun(2, "-m", "latflow", *words)
     assert two.returncode == 0, two.stderr
-    one = subprocess.run(
-        [sys.executable, *words],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    assert json.loads(two.stdout) == json.loads(one.stdout)
-    assert json.loads(one.stdout)["sequences"] == 45
+    capsys.readouterr()
+    assert main(words) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert json.loads(two.stdout) == one
+    assert one["sequences"] == 45
