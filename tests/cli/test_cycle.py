@@ -237,7 +237,10 @@ def finished(tmp_path_factory):
         ),
         (["train", "hmm-af-af", "--model.embedding_size", "1000000"], "accepted: 1 to 100000"),
         (["train", "hmm-af-af", "--data.max_length", "9"], "hmm draws its own lengths"),
-        (["train", "hmm-af-af", "--config", "/nowhere.yaml"], "--config /nowhere.yaml: no such file or folder"),
+        (
+            ["train", "hmm-af-af", "--config", "/nowhere.yaml"],
+            "--config /nowhere.yaml: no such file or folder",
+        ),
         (["train", "hmm-af-af", "--train.device", "toaster"], "device 'toaster' cannot be used"),
         (
             ["train", "hmm-af-af", "--train.device", "mps"],
