@@ -55,8 +55,9 @@ What the tables say:
   with the same seeds 1.6975, 1.7006 and 1.6958 (1.6980, 0.0024), so 0.0044, 0.0026 and 0.0017 (`latflow train
   ptb-af-af-codebook-small --seed 1`; seeds 1 and 2 with K = 5, all effective). The other rows of it, one seed and no
   trials: one layer of free mixtures 1.755, split coupling 2.015, affine maps 2.297 (a loose bound, 2 of 50 samples),
-  no dependence across hidden 2.395, with affine maps 3.000, no dynamics 4.299, so the order of Tables 1 and 2 but for the last, where a
-  posterior and an emission that see one step alone leave no way around a prior without dynamics. `hmm`: the tied and
+  no dependence across hidden 2.395, with affine maps 3.000, no dynamics 4.299: the order of Tables 1 and 2. Without
+  dynamics it is far behind the paper's, for a posterior and an emission that see one step alone leave no way around
+  such a prior. `hmm`: the tied and
   the free mixtures are within 0.008 bits of the truth, coupling and NLSq within 0.02. `chords`: 0.04 nats above it
   with 100,000 progressions, 0.10 with 16,000 and a narrower model, whose test set was read before."""
 
