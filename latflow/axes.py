@@ -114,6 +114,8 @@ class LSTMContextOptions:
     """Between its layers and on its output."""
     input_dropout: float = ranged(0.0, 0, 1)
     """On what it reads of a step."""
+    recurrent_dropout: float = ranged(0.0, 0, 1)
+    """On the entries of its recurrent matrices, the same ones for all steps of a batch."""
 
 
 @dataclass(frozen=True)

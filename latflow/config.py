@@ -93,6 +93,8 @@ class LSTMConfig:
     units: int = ranged(500, 1, 100_000)
     dropout: float = ranged(0.1, 0, 1)
     """On the embedded symbols, between the layers and on the output."""
+    recurrent_dropout: float = ranged(0.0, 0, 1)
+    """On the entries of its recurrent matrices, the same ones for all steps of a batch."""
     unigram: bool = False
     """Start the output bias at how often symbols occur, as the codebook rows do: much faster in the first pass."""
 

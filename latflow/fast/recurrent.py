@@ -87,9 +87,9 @@ class GateStep:
     def __init__(self, lstm: LSTM):
         lstm.refuse_autocast()
         self.lstm = lstm
+        parts = (next(lstm.parts(layer)) for layer in range(lstm.layers))
         self.weights = [
-            defer(torch.cat([lstm.input_weight[layer], lstm.recurrent_weight[layer][0]], 1), lstm.bias[layer])
-            for layer in range(lstm.layers)
+            defer(torch.cat([matrix, recurrent], 1), bias) for _, matrix, recurrent, bias in parts
         ]
 
     def __call__(

@@ -69,8 +69,8 @@ class LSTMContext(Context):
 
     The state before the first step is a function of the first step's position features, hence of T; the input of
     step t is its reading of y_t with the position features of step t+1, as in the authors' code. Dropout acts between
-    the layers and on the result, `input_dropout` on the reading. A condition of `condition_size` features is added, by
-    a matrix each, to the reading of every step and to the state before the first.
+    the layers and on the result, `input_dropout` on the reading, `recurrent_dropout` on the LSTM's U. A condition of
+    `condition_size` features is added, by a matrix each, to the reading of every step and the state before the first.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class LSTMContext(Context):
         *,
         dropout: float = 0.0,
         input_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         rank: int | None = None,
         cap: int | None = None,
         condition_size: int = 0,
@@ -89,7 +90,7 @@ class LSTMContext(Context):
         super().__init__()
         self.size, self.dropout, self.input_dropout = units, dropout, input_dropout
         self.reading = reading
-        self.lstm = LSTM(reading.size, units, layers, dropout=dropout)
+        self.lstm = LSTM(reading.size, units, layers, dropout=dropout, recurrent_dropout=recurrent_dropout)
         bound = 1 / math.sqrt(units)
         self.positions = Positions(max_T, self.lstm.gate_size, bound, rank, cap)
         self.start_positions = Positions(max_T, units, bound, rank, cap)

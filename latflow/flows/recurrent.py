@@ -31,13 +31,25 @@ LSTMStep = Callable[[Tensor, State, Tensor | None], tuple[Tensor, State]]
 
 
 class LSTM(nn.Module):
-    """`layers` layers of `units`; both directions if `bidirectional`, whose outputs stand side by side."""
+    """`layers` layers of `units`; both directions if `bidirectional`, whose outputs stand side by side.
+
+    In training `dropout` acts on what one layer hands to the next, `recurrent_dropout` on the entries of U, the same
+    ones at every step of every sequence of a batch (Merity et al. 2018): it alone reaches what h carries on.
+    """
 
     def __init__(
-        self, input_size: int, units: int, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
+        self,
+        input_size: int,
+        units: int,
+        layers: int,
+        *,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
     ):
         super().__init__()
         self.units, self.layers, self.dropout = units, layers, dropout
+        self.recurrent_dropout = recurrent_dropout
         self.directions = 2 if bidirectional else 1
         self.gate_size = self.directions * 4 * units
         """Width of what the first layer adds to its gates (`features` below)."""
@@ -110,13 +122,14 @@ class LSTM(nn.Module):
         return F.dropout(h, self.dropout, self.training) if layer < self.layers - 1 else h
 
     def parts(self, layer: int) -> Iterator[Part]:
-        """The directions of a layer."""
+        """The directions of a layer, with the U of this pass."""
+        dropped = F.dropout(self.recurrent_weight[layer], self.recurrent_dropout, self.training)
         for direction in range(self.directions):
             own = slice(4 * self.units * direction, 4 * self.units * (direction + 1))
             yield (
                 own,
                 self.input_weight[layer][own],
-                self.recurrent_weight[layer][direction],
+                dropped[direction],
                 self.bias[layer][own],
             )
 

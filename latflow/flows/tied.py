@@ -33,6 +33,15 @@ Components = Callable[[], tuple[Tensor, Tensor]]
 """Means and log scales (H, K), as they are now: they may be weights that are trained."""
 
 
+@replaceable
+def log_normals(
+    z: Float[Tensor, "*n h"], means: Float[Tensor, "v h"], log_scales: Float[Tensor, "v h"]
+) -> Float[Tensor, "*n v"]:
+    """log N(z; μ_v, diag σ_v²) of every v."""
+    x = (z[..., None, :] - means) * (-log_scales).exp()  # (*n, V, H)
+    return -0.5 * x.square().sum(-1) - (log_scales + _LOG_ROOT_2PI).sum(-1)
+
+
 class TiedScalar(ScalarTransform):
     """eps_d = Φ⁻¹( Σ_k π_k Φ((z_d - m_dk) / s_dk) ) with m and s given for each dimension d. Raw: K - 1 logits of π,
     that of the first component being 0.
@@ -159,10 +168,7 @@ class TiedMixture(Transform):
 
     def log_prob(self, z, context=None):
         """log Σ_v π_v N(z; μ_v, σ_v), without the map."""
-        means, log_scales = self.codebook()
-        x = (z[..., None, :] - means) * (-log_scales).exp()
-        log_normal = -0.5 * x.square().sum(-1) - (log_scales + _LOG_ROOT_2PI).sum(-1)
-        return (self.logits(context).log_softmax(-1) + log_normal).logsumexp(-1)
+        return (self.logits(context).log_softmax(-1) + log_normals(z, *self.codebook())).logsumexp(-1)
 
     def draw(self, context: Float[Tensor, "n c"]) -> Float[Tensor, "n h"]:
         """z = μ_v + σ_v ξ with v ~ π, ξ ~ N(0, I): what `forward` makes of a normal eps, without its roots."""

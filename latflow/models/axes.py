@@ -141,6 +141,7 @@ def lstm_context(options: LSTMContextOptions, parts: Parts) -> LSTMContext:
         parts.max_T,
         dropout=options.dropout,
         input_dropout=options.input_dropout,
+        recurrent_dropout=options.recurrent_dropout,
         rank=parts.rank,
         cap=parts.config.position_cap,
         condition_size=parts.condition_size,

@@ -40,6 +40,7 @@ def build(config: ModelConfig, spec: DataSpec) -> SequenceModel:
             c.layers,
             spec.max_T,
             dropout=c.dropout,
+            recurrent_dropout=c.recurrent_dropout,
             rank=config.position_rank,
             cap=config.position_cap,
             condition_size=condition_size,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from latflow.data.base import NOTES, DataSpec
 from latflow.errors import LatflowError
+from latflow.flows.tied import log_normals
 from latflow.models.symbols import Alphabet
 from latflow.shapes import Float
 
@@ -76,12 +77,7 @@ class Codes(nn.Module):
                 for m, s in zip(self.means, self.log_scales, strict=True)
             )
             return self.turned(on - off)
-        standard = (z[:, None] - self.means) * (-self.log_scales).exp()  # (n, V, H)
-        return -(
-            0.5 * standard.square().sum(-1)
-            + self.log_scales.sum(-1)
-            + 0.5 * self.size * math.log(2 * math.pi)
-        )
+        return log_normals(z, self.means, self.log_scales)
 
 
 class EmbeddedLogits(nn.Module):

@@ -194,7 +194,7 @@ def _typed(value: Any) -> str:
 
 
 def _is_how(name: str) -> bool:
-    return name.startswith(HOW) or name.endswith(".dropout")
+    return name.startswith(HOW) or name.endswith("dropout")
 
 
 def result_path(folder: Path, preset: str) -> Path:

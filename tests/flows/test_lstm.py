@@ -1,10 +1,13 @@
 """The LSTM on packed rows, with looked-up positions, against nn.LSTM fed with one-hots, values and gradients."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import latflow.fast
 from latflow.flows import LSTM, Layer, LSTMContext, Packing, Positions, Raw
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -74,6 +77,37 @@ def test_context_whole_and_stepwise_are_the_same(rank, input_units):
     for t in range(packing.steps):
         assert torch.allclose(step, whole[packing.at(t)], atol=1e-14)
         step, state = context.step(y[packing.at(t)], t, packing, state)
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
+def test_recurrent_dropout_is_one_u_for_all_steps_and_sequences(fast):
+    """In training, an LSTM with the entries of U that a draw has left; its gradient to those alone; otherwise none."""
+    lstm, packing, p = LSTM(4, 6, 1, recurrent_dropout=0.4), Packing(LENGTHS), 0.4
+    x, begin = torch.randn(packing.rows, 4), [(torch.randn(4, 6), torch.randn(4, 6))]
+    torch.manual_seed(1)
+    left = F.dropout(lstm.recurrent_weight[0], p).detach()
+    thinned = LSTM(4, 6, 1)
+    thinned.load_state_dict({**lstm.state_dict(), "recurrent_weight.0": left})
+    with contextlib.nullcontext() if fast else latflow.fast.off():
+        expected = thinned(x, packing, start=begin)
+        torch.manual_seed(1)
+        result = lstm(x, packing, start=begin)
+        assert torch.allclose(result, expected, atol=1e-14)
+        torch.manual_seed(1)
+        state, stepper = begin, lstm.stepper()
+        for t in range(packing.steps):
+            n = packing.active[t]
+            h, state = stepper(x[packing.at(t)], [(h[:n], c[:n]) for h, c in state], None)
+            assert torch.allclose(h, expected[packing.at(t)], atol=1e-14)
+        (gradient,) = torch.autograd.grad(result.square().sum(), [lstm.recurrent_weight[0]])
+        (wanted,) = torch.autograd.grad(expected.square().sum(), [thinned.recurrent_weight[0]])
+        kept = left != 0
+        assert torch.allclose(gradient, wanted * kept / (1 - p), atol=1e-13)
+        assert 0 < kept.sum() < kept.numel()
+        lstm.eval()
+        plain = LSTM(4, 6, 1)
+        plain.load_state_dict(lstm.state_dict())
+        assert torch.equal(lstm(x, packing, start=begin), plain(x, packing, start=begin))
 
 
 def test_gradients_reach_the_start_through_the_state():

@@ -23,6 +23,7 @@ LATENT = {
     "model__prior__context__dropout": 0.11,
     "model__prior__context__layers": 2,
     "model__prior__context__input_dropout": 0.12,
+    "model__prior__context__recurrent_dropout": 0.16,
     "model__prior__hidden__dropout": 0.13,
     "model__prior__hidden__layers": 2,
     "model__prior__hidden__depth": 2,
@@ -31,8 +32,14 @@ LATENT = {
     "model__emission__dropout": 0.15,
     "model__emission__layers": 2,
 }
-PLACES = {0.11: 2, 0.12: 1, 0.13: 4, 0.14: 2, 0.15: 2}
-"""Between two layers and on the output; on what is read; on 2 x 2 layers of hidden units."""
+PLACES = {0.11: 2, 0.12: 1, 0.13: 4, 0.14: 2, 0.15: 2, 0.16: 2}
+"""Between two layers and on the output; on what is read; on 2 x 2 layers of hidden units; on U of two layers, once for
+all steps."""
+BASELINE = {
+    "model__baseline__dropout": 0.2,
+    "model__baseline__layers": 2,
+    "model__baseline__recurrent_dropout": 0.3,
+}
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
@@ -40,8 +47,8 @@ PLACES = {0.11: 2, 0.12: 1, 0.13: 4, 0.14: 2, 0.15: 2}
     ("preset", "changes", "places"),
     [
         ("hmm-af-scf", LATENT, PLACES),
-        # On the embedded symbols, between the layers and on the output.
-        ("hmm-lstm", {"model__baseline__dropout": 0.2, "model__baseline__layers": 2}, {0.2: 3}),
+        # On the embedded symbols, between the layers and on the output; on U of both layers.
+        ("hmm-lstm", BASELINE, {0.2: 3, 0.3: 2}),
     ],
 )
 def test_dropout_acts_in_training_where_it_is_set_and_nowhere_in_validation(

@@ -72,7 +72,13 @@ BREAKS = [
                 "F.dropout(read, self.input_dropout, self.training) if self.input_dropout else read",
                 "read",
             ),
-            ("context-dropout-not-given", "LSTMContext.__init__", "layers, dropout=dropout)", "layers)"),
+            ("context-dropout-not-given", "LSTMContext.__init__", "layers, dropout=dropout,", "layers,"),
+            (
+                "context-recurrent-dropout-not-given",
+                "LSTMContext.__init__",
+                ", recurrent_dropout=recurrent_dropout)",
+                ")",
+            ),
         ],
     ),
     *of(
@@ -108,7 +114,21 @@ BREAKS = [
     *of(
         "latflow/flows/recurrent.py",
         DRAWS,
-        [("lstm-dropout-whole", "LSTM.forward", "x = F.dropout(x, self.dropout, self.training)", "pass")],
+        [
+            ("lstm-dropout-whole", "LSTM.forward", "x = F.dropout(x, self.dropout, self.training)", "pass"),
+            (
+                "recurrent-dropout-always",
+                "LSTM.parts",
+                "self.recurrent_dropout, self.training)",
+                "self.recurrent_dropout)",
+            ),
+            (
+                "recurrent-dropout-of-another",
+                "LSTM.parts",
+                "self.recurrent_dropout, self.training)",
+                "self.dropout, self.training)",
+            ),
+        ],
     ),
     *of(
         "latflow/flows/recurrent.py",
@@ -161,7 +181,7 @@ BREAKS = [
                 "logits - 0.5 * x.square() - log_scale",
                 "logits - 0.5 * x.square()",
             ),
-            ("tied-order", "TiedMixture.log_prob", "0.5 * x.square()", "x.square()"),
+            ("tied-density", "log_normals", "0.5 * x.square()", "x.square()"),
         ],
     ),
 ]

@@ -191,8 +191,8 @@ BREAKS = [
             (
                 "codes-density",
                 "Codes.log_likelihoods",
-                "+ self.log_scales.sum(-1)",
-                "- self.log_scales.sum(-1)",
+                "log_normals(z, self.means, self.log_scales)",
+                "log_normals(z, self.means, -self.log_scales)",
             ),
             ("codes-counts", "log_odds", "counts / counts.sum()", "counts * 0 + 1"),
         ],
