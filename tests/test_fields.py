@@ -90,6 +90,7 @@ TESTS: dict[str, str] = {
             "eval_batch",
         ]
     },
+    "train.products": LOOP + "test_products_are_rounded_in_training_and_nowhere_else",
     "train.lr_factor": LOOP + "test_learning_rate_drops_on_a_plateau_once_the_kl_weight_is_one",
     "train.patience": LOOP + "test_learning_rate_drops_on_a_plateau_once_the_kl_weight_is_one",
     "train.kl_zero": LOOP + "test_kl_weight_moves_inside_an_epoch",

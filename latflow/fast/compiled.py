@@ -7,9 +7,13 @@ mode, torch.func, autocast), twins in torch or the definitions run instead: slow
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
+import platform
+import sys
 import warnings
+from functools import cache
 from types import ModuleType
 
 import torch
@@ -39,6 +43,27 @@ def tied_kernels(*tensors: Tensor) -> ModuleType | None:
 def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
     """The kernels of the LSTM, if they can work on these tensors now."""
     return None if torch.is_grad_enabled() else _load("lstm", tensors, torch.float32)
+
+
+def tile_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of rounded products, if they can work on these tensors now and the processor has tiles."""
+    if torch.is_grad_enabled() or not AVAILABLE or not _tiles():
+        return None
+    return _load("tiles", tensors, torch.float32)
+
+
+@cache
+def _tiles() -> bool:
+    """Whether the processor multiplies tiles of bfloat16 (Intel's AMX) and the system, asked for it, lets us."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    from llvmlite.binding import get_host_cpu_features
+
+    features = get_host_cpu_features()
+    if not (features.get("amx-tile") and features.get("amx-bf16")):
+        return False
+    arch_prctl, request, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
 
 
 def layer_kernels(*tensors: Tensor) -> ModuleType | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from latflow.fast import compiled
 from latflow.fast.first_order import first_order
 from latflow.fast.linear import DeferredWeight, across, defer, linear, linear_across
-from latflow.flows import network
+from latflow.fast.rounded import Products, products
 from latflow.flows.packing import Packing
 from latflow.flows.recurrent import LSTM, LSTMStep, Part, State
 from latflow.flows.recurrent import lstm_cell as definition_of_cell
@@ -32,9 +32,10 @@ CHUNK = 256
 def _can_fuse(
     lstm: LSTM, layer: int, x: Tensor, packing: Packing, features: Tensor | None, h: Tensor, c: Tensor
 ) -> bool:
-    """Whether torch's fused LSTM may do the work: without gradients, in float32 on the CPU, all of one length."""
+    """Whether torch's fused LSTM may do the work: without gradients, in float32 on the CPU, of one length."""
     return (
         not torch.is_grad_enabled()
+        and not lstm.rounds
         and x.device.type == "cpu"
         and x.dtype == torch.float32
         and packing.steps >= SHORT
@@ -72,9 +73,11 @@ def packed_layer(
     """On rows of any lengths."""
     outputs = []
     for direction, (own, matrix, recurrent, bias) in enumerate(lstm.parts(layer)):
-        gates = network.linear(x, matrix, bias)
+        gates = lstm.product(x, matrix, bias)
         shared = None if features is None else features[:, own]
-        outputs.append(_Recurrence.apply(gates, shared, recurrent, h, c, packing, direction == 1))
+        outputs.append(
+            _Recurrence.apply(gates, shared, recurrent, h, c, packing, direction == 1, lstm.rounds)
+        )
     return outputs[0] if lstm.directions == 1 else torch.cat(outputs, -1)
 
 
@@ -108,7 +111,7 @@ class GateStep:
         return output, new_state
 
 
-@LSTM.stepper.twin(lambda *_: True)
+@LSTM.stepper.twin(lambda lstm: not lstm.rounds)
 def deferred_stepper(lstm: LSTM) -> LSTMStep:
     """Weight gradients are one GEMM over all steps."""
     return GateStep(lstm)
@@ -229,17 +232,18 @@ class _Recurrence(torch.autograd.Function):
         c0: Tensor,
         packing: Packing,
         backwards: bool,
+        rounds: bool,
     ):
         rows, units = len(inputs), weight.shape[1]
         keep = any(ctx.needs_input_grad)
         ctx.packing, ctx.backwards = packing, backwards
+        ctx.products = products(weight, packing.active[0], rounds)
         gates = inputs.data
         ctx.shared = None if features is None else len(features)
         if features is not None:
             gates.view(len(features), -1, 4 * units).add_(features[:, None])
         h_before, c_before, tanh_c = (gates.new_empty(rows if keep else 0, units) for _ in range(3))
         output, working = gates.new_empty(rows, units), gates.new_empty(packing.active[0], units)
-        transposed = weight.t()
         h, c = h0.clone(), c0.clone()
         if (kernels := _kernels(packing.active[0] * 4 * units, gates)) is not None:
             states = (c, h, output, h_before, c_before, tanh_c if keep else working)
@@ -247,7 +251,7 @@ class _Recurrence(torch.autograd.Function):
             gate_array = gates.numpy()
             for t in _time_order(packing, backwards):
                 begin, end = packing.offsets[t : t + 2]
-                gates[begin:end].addmm_(h[: end - begin], transposed)
+                ctx.products.add(h[: end - begin], gates[begin:end])
                 kernels.lstm_rows(gate_array, begin, end, *arrays)
         else:
             for t in _time_order(packing, backwards):
@@ -256,7 +260,7 @@ class _Recurrence(torch.autograd.Function):
                 if keep:
                     h_before[at] = h_n
                     c_before[at] = c_n
-                gate.addmm_(h_n, transposed)
+                ctx.products.add(h_n, gate)
                 gate[:, : 2 * units].sigmoid_()
                 i, f, g, o = gate.chunk(4, -1)
                 g.tanh_()
@@ -272,9 +276,10 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        weight, gates, h_before, c_before, tanh_c = ctx.saved_tensors
+        _, gates, h_before, c_before, tanh_c = ctx.saved_tensors
         packing: Packing = ctx.packing
-        grad, rows, units = grad.contiguous(), len(gates), weight.shape[1]
+        multiply: Products = ctx.products
+        grad, (rows, units) = grad.contiguous(), h_before.shape
         grad_gates = gates.new_empty(rows, 4 * units)
         grad_h, grad_c = (gates.new_zeros(packing.active[0], units) for _ in range(2))
         order = reversed(_time_order(packing, ctx.backwards))
@@ -284,7 +289,7 @@ class _Recurrence(torch.autograd.Function):
             for t in order:
                 begin, end = packing.offsets[t : t + 2]
                 kernels.lstm_rows_backward(gate_array, begin, end, *arrays)
-                torch.mm(grad_gates[begin:end], weight, out=grad_h[: end - begin])
+                multiply.back(grad_gates[begin:end], grad_h[: end - begin])
         else:
             one = gates.new_ones(())
             # Working space of one step, which stays in the cache.
@@ -309,12 +314,21 @@ class _Recurrence(torch.autograd.Function):
                 grad_g.mul_(torch.addcmul(one, g, g, value=-1, out=s))
                 grad_o.mul_(torch.addcmul(o, o, o, value=-1, out=s))
                 dc.mul_(f)
-                torch.mm(out, weight, out=dh)
+                multiply.back(out, dh)
         grad_features = None
         if ctx.shared is not None:
             alone = ctx.shared == rows
             grad_features = grad_gates if alone else grad_gates.view(ctx.shared, -1, 4 * units).sum(1)
-        return grad_gates, grad_features, grad_gates.t() @ h_before, grad_h, grad_c, None, None
+        return (
+            grad_gates,
+            grad_features,
+            multiply.gradient(grad_gates, h_before),
+            grad_h,
+            grad_c,
+            None,
+            None,
+            None,
+        )
 
 
 def _kernels(gates: int, *tensors: Tensor) -> ModuleType | None:

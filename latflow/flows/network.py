@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from latflow.flows.seam import replaceable
 from latflow.shapes import Float
@@ -27,6 +28,34 @@ INITIAL_RANGE = 1e-3
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b."""
     return F.linear(x, weight, bias)
+
+
+@replaceable
+def rounded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b with x and W rounded to bfloat16 before they are multiplied, and so is the gradient of the product in
+    the backward pass; sums are of x's own precision."""
+    product = _RoundedProduct.apply(x, weight)
+    return product if bias is None else product + bias
+
+
+class _RoundedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor):
+        x, weight = rounded(x), rounded(weight)
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, weight = ctx.saved_tensors
+        grad = rounded(grad)
+        return grad @ weight, grad.flatten(0, -2).t() @ x.flatten(0, -2)
+
+
+def rounded(x: Tensor) -> Tensor:
+    """To eight bits of mantissa, in x's own dtype."""
+    return x.bfloat16().to(x.dtype)
 
 
 class Weights(NamedTuple):

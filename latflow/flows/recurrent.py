@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from latflow.flows.network import linear
+from latflow.flows.network import linear, rounded_linear
 from latflow.flows.packing import Packing
 from latflow.flows.seam import replaceable
 from latflow.shapes import Float
@@ -26,6 +26,8 @@ State = list[tuple[Tensor, Tensor]]
 """(h, c) of each layer, each (n, units)."""
 Part = tuple[slice, Tensor, Tensor, Tensor]
 """One direction of a layer: its part of the gates, W, U and b."""
+Product = Callable[..., Tensor]
+"""(x, W, b) -> x Wᵀ + b."""
 LSTMStep = Callable[[Tensor, State, Tensor | None], tuple[Tensor, State]]
 """(x_t, state, features) -> (h_t of the last layer, state): one step of a one-directional LSTM."""
 
@@ -36,6 +38,9 @@ class LSTM(nn.Module):
     In training `dropout` acts on what one layer hands to the next, `recurrent_dropout` on the entries of U, the same
     ones at every step of every sequence of a batch (Merity et al. 2018): it alone reaches what h carries on.
     """
+
+    rounded = False
+    """In training, products of what is rounded to bfloat16 (`rounded_linear`)."""
 
     def __init__(
         self,
@@ -90,10 +95,12 @@ class LSTM(nn.Module):
         """One layer over all rows, from h and c before the first step."""
         outputs = []
         for direction, (own, matrix, recurrent, bias) in enumerate(self.parts(layer)):
-            gates = linear(x, matrix, bias)
+            gates = self.product(x, matrix, bias)
             if features is not None:
                 gates = gates + features[:, own].repeat_interleave(len(gates) // len(features), 0)
-            outputs.append(_recurrence(gates, recurrent, h, c, packing, backwards=direction == 1))
+            outputs.append(
+                _recurrence(gates, self.product, recurrent, h, c, packing, backwards=direction == 1)
+            )
         return torch.cat(outputs, -1)
 
     @replaceable
@@ -108,7 +115,7 @@ class LSTM(nn.Module):
         def step(x: Tensor, state: State, features: Tensor | None = None) -> tuple[Tensor, State]:
             new: State = []
             for layer, ((h, c), (_, matrix, recurrent, bias)) in enumerate(zip(state, weights, strict=True)):
-                gates = linear(x, matrix, bias) + F.linear(h, recurrent)
+                gates = self.product(x, matrix, bias) + self.product(h, recurrent)
                 gates = gates + features if layer == 0 and features is not None else gates
                 h, c = lstm_cell(gates, c)
                 new.append((h, c))
@@ -116,6 +123,16 @@ class LSTM(nn.Module):
             return x, new
 
         return step
+
+    @property
+    def rounds(self) -> bool:
+        """Whether products are of rounded numbers now."""
+        return self.rounded and self.training
+
+    @property
+    def product(self) -> Product:
+        """x Wᵀ + b as this pass computes it."""
+        return rounded_linear if self.rounds else linear
 
     def between(self, layer: int, h: Tensor) -> Tensor:
         """What the next layer reads of this one; of the last, h itself."""
@@ -149,7 +166,13 @@ def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> t
 
 
 def _recurrence(
-    gates: Tensor, recurrent: Tensor, h: Tensor, c: Tensor, packing: Packing, backwards: bool
+    gates: Tensor,
+    product: Product,
+    recurrent: Tensor,
+    h: Tensor,
+    c: Tensor,
+    packing: Packing,
+    backwards: bool,
 ) -> Tensor:
     """h of all rows, given W x + b of all rows.
 
@@ -160,7 +183,7 @@ def _recurrence(
     steps = range(packing.steps)
     for t in reversed(steps) if backwards else steps:
         n = packing.active[t]
-        new_h, new_c = lstm_cell(gates[packing.at(t)] + F.linear(h[:n], recurrent), c[:n])
+        new_h, new_c = lstm_cell(gates[packing.at(t)] + product(h[:n], recurrent), c[:n])
         h, c = torch.cat([new_h, h[n:]]), torch.cat([new_c, c[n:]])
         outputs.append(new_h)
     return torch.cat(outputs[::-1] if backwards else outputs)

@@ -32,6 +32,14 @@ BREAKS = [
         [("fast-head-scale", "multiplied_out", "own / emission.scale", "own")],
     ),
     *of(
+        "latflow/fast/rounded.py",
+        "tests/fast/test_registry.py::test_twins_give_the_numbers_of_their_definition[LSTM.whole]",
+        [
+            ("fast-rounded-gradient", "RoundedProducts.gradient", "rounded(grad), rounded(h)", "grad, h"),
+            ("fast-rounded-back", "RoundedProducts.back", "rounded(grad), out", "grad, out"),
+        ],
+    ),
+    *of(
         "latflow/fast/tied.py",
         "tests/fast/test_registry.py::test_twins_give_the_numbers_of_their_definition[log_normals]",
         [("fast-log-normals", "log_normals_by_products", "0.5 * means * pull", "means * pull")],

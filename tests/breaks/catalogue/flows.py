@@ -113,6 +113,11 @@ BREAKS = [
     ),
     *of(
         "latflow/flows/recurrent.py",
+        "tests/training/test_loop.py",
+        [("rounded-always", "LSTM.rounds", "self.rounded and self.training", "self.rounded")],
+    ),
+    *of(
+        "latflow/flows/recurrent.py",
         DRAWS,
         [
             ("lstm-dropout-whole", "LSTM.forward", "x = F.dropout(x, self.dropout, self.training)", "pass"),

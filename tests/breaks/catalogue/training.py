@@ -3,6 +3,11 @@ from tests.breaks.patch import DRAWS, TRAINING, USE, of
 BREAKS = [
     *of(
         "latflow/training/loop.py",
+        "tests/training/test_loop.py",
+        [("products-ignored", "Trainer.__init__", 'c.train.products == "bfloat16"', "False")],
+    ),
+    *of(
+        "latflow/training/loop.py",
         TRAINING,
         [
             ("validation-reads-test", "Trainer.validate", 'splits["valid"]', 'splits["test"]'),

@@ -1,0 +1,141 @@
+"""Products of numbers rounded to bfloat16: what is multiplied, in either direction, and by which means."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+
+import latflow.fast
+from latflow.fast import compiled
+from latflow.fast.rounded import RoundedProducts, TiledProducts, products
+from latflow.flows import LSTM, Packing
+from latflow.flows.network import rounded_linear
+
+pytest.importorskip("numba", reason="without numba there are no tiles")
+from latflow.fast.kernels import tiles
+
+TILES = pytest.mark.skipif(not compiled._tiles(), reason="this processor has no tiles (AMX)")
+SHAPES = [(1, 1, 1), (16, 32, 16), (17, 33, 18), (32, 64, 32), (33, 31, 49), (48, 5, 16), (70, 40, 7)]
+"""Rows, sums, columns: whole tiles, and every way of not being whole."""
+
+
+def bits(x: torch.Tensor) -> np.ndarray:
+    return x.bfloat16().view(torch.int16).numpy().view(np.uint16)
+
+
+def untiled_left(tiled: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """A of tiles, and all that is beside it."""
+    whole = tiled.transpose(0, 2, 1, 3).reshape(tiled.shape[0] * 16, -1)
+    inside = whole[:rows, :columns].copy()
+    whole[:rows, :columns] = 0
+    return inside, whole
+
+
+def untiled_right(tiled: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    n, k = tiled.shape[:2]
+    whole = tiled.reshape(n, k, 16, 16, 2).transpose(1, 2, 4, 0, 3).reshape(32 * k, 16 * n)
+    inside = whole[:rows, :columns].copy()
+    whole[:rows, :columns] = 0
+    return inside, whole
+
+
+@pytest.mark.parametrize(("m", "k", "n"), SHAPES)
+def test_tiles_hold_what_torch_rounds_to_and_zeros_beside_it(m, k, n):
+    x, w = torch.randn(m, k), torch.randn(k, n)
+    for fill, given in ((tiles.left, x), (tiles.left_of_transposed, x.t().contiguous())):
+        room = tiles.tiles(m, k)
+        room[:] = 7
+        fill(given.numpy(), room)
+        inside, beside = untiled_left(room, m, k)
+        assert (inside == bits(x)).all()
+        assert not beside.any()
+    for fill, given in ((tiles.right, w), (tiles.right_of_transposed, w.t().contiguous())):
+        room = tiles.tiles(n, k)
+        room[:] = 7
+        fill(given.numpy(), room)
+        inside, beside = untiled_right(room, k, n)
+        assert (inside == bits(w)).all()
+        assert not beside.any()
+
+
+def test_rounding_of_ties_overflow_and_what_is_no_number():
+    """Ties go to even, the largest numbers to infinity as torch has it, a NaN of any kind stays one."""
+    ties = torch.tensor([0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001, -0x80000000], dtype=torch.int32)
+    x = torch.cat([ties.view(torch.float32), torch.tensor([3.4e38, -3.4e38, 1e-40, torch.inf, -torch.inf])])
+    room = tiles.tiles(1, len(x))
+    tiles.left(x[None].numpy(), room)
+    assert (untiled_left(room, 1, len(x))[0] == bits(x[None])).all()
+    nans = torch.tensor([0x7F800001, 0x7FFFFFFF, -1], dtype=torch.int32).view(torch.float32)
+    room = tiles.tiles(1, 3)
+    tiles.left(nans[None].numpy(), room)
+    found = torch.from_numpy(untiled_left(room, 1, 3)[0].view(np.int16)).view(torch.bfloat16)
+    assert found.isnan().all()
+
+
+@TILES
+@pytest.mark.parametrize(("m", "k", "n"), SHAPES)
+@pytest.mark.parametrize("add", [False, True])
+def test_tiles_multiply(m, k, n, add):
+    """To the rounding of float32 sums; nothing outside of c is written, whose rows are a part of longer ones."""
+    x, w, around = torch.randn(m, k), torch.randn(k, n), torch.randn(m + 2, n + 3)
+    before, c = around.clone(), around[1:-1, 1:-2]
+    a, b = tiles.tiles(m, k), tiles.tiles(n, k)
+    tiles.left(x.numpy(), a)
+    tiles.right(w.numpy(), b)
+    tiles.multiply(a, b, c.numpy(), add)
+    expected = x.bfloat16().double() @ w.bfloat16().double() + (before[1:-1, 1:-2] if add else 0)
+    torch.testing.assert_close(c.double(), expected, rtol=1e-5, atol=1e-5)
+    around[1:-1, 1:-2] = before[1:-1, 1:-2]
+    assert torch.equal(around, before)
+
+
+@TILES
+def test_many_rows_go_in_chunks():
+    x, w = torch.randn(70, 2 * tiles.CACHED // 32), torch.randn(2 * tiles.CACHED // 32, 5)
+    a, b, c = tiles.tiles(*x.shape), tiles.tiles(5, len(w)), torch.empty(70, 5)
+    tiles.left(x.numpy(), a)
+    tiles.right(w.numpy(), b)
+    tiles.multiply(a, b, c.numpy(), False)
+    expected = x.bfloat16().double() @ w.bfloat16().double()
+    torch.testing.assert_close(c.double(), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_what_is_rounded_is_x_and_w_and_the_gradient():
+    """Numbers whose rounding is seen: 1 + 2⁻⁹ is 1 in bfloat16, and 3 is 3."""
+    x = torch.tensor([[1 + 2**-9, 3.0]], requires_grad=True)
+    w = torch.tensor([[2 + 2**-8, 1.0], [1.0, 1.0]], requires_grad=True)
+    b = torch.tensor([2**-9, 0.0], requires_grad=True)
+    with latflow.fast.off():
+        y = rounded_linear(x, w, b)
+        assert y.tolist() == [[5 + 2**-9, 4.0]]  # the bias is not
+        grads = torch.autograd.grad(y, [x, w, b], torch.tensor([[1 + 2**-9, 0.0]]))
+    assert [grad.tolist() for grad in grads] == [
+        [[2.0, 1.0]],
+        [[1.0, 3.0], [0.0, 0.0]],
+        [1 + 2**-9, 0.0],
+    ]
+
+
+def test_without_tiles_numbers_are_rounded_by_torch(monkeypatch):
+    weight = torch.randn(8, 2)
+    monkeypatch.setattr(compiled, "_tiles", lambda: False)
+    with torch.no_grad():
+        assert type(products(weight, 3, True)) is RoundedProducts
+    monkeypatch.setattr(compiled, "_tiles", lambda: True)
+    with torch.no_grad():
+        assert type(products(weight, 3, True)) is TiledProducts
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
+@pytest.mark.parametrize("gradients", [True, False])
+def test_an_lstm_rounds_in_training_alone(fast, gradients):
+    lstm, packing = LSTM(5, 8, 2), Packing(torch.tensor([12, 12, 12]))
+    x = torch.randn(packing.rows, 5)
+    with torch.set_grad_enabled(gradients), contextlib.nullcontext() if fast else latflow.fast.off():
+        exact = lstm(x, packing)
+        lstm.rounded = True
+        difference = (lstm(x, packing) - exact).abs().max()
+        assert 1e-5 < difference < 1e-2
+        lstm.eval()
+        assert torch.allclose(lstm(x, packing), exact, atol=1e-6)
