@@ -104,6 +104,7 @@ def test_all_of_it_runs(quick, tmp_path, monkeypatch, capsys) -> None:
     models = {row["model"] for row in report["sampling"]}
     assert models == ({"AF/AF", "IAF/SCF", "LSTM"} if quick else {*bench.MODELS})
     assert {row["T"] for row in report["training"]} == {6}
+    assert all(row["ratio"] == row["bfloat16"] / row["float32"] for row in report["products"])
     assert {row["T"] for row in report["straightforward"]} == {10}
     assert len(report["particles"]) == (4 if quick else 5)
     assert "serial_step" in report["twins"]["HiddenFlow.stepper"]

@@ -29,6 +29,7 @@ from latflow.bench.measure import (
     gemm_peak,
     max_T_ratio,
     music,
+    rounding,
     sampling,
     sampling_growth,
     training,
@@ -66,6 +67,10 @@ def run(
     both = [(name, size) for size in sizes for name in names]
     report["training"] = show_rows(
         f"Training step, text, T = {TRAINED}", (training(name, size, TRAINED) for name, size in both)
+    )
+    report["products"] = show_rows(
+        "Training step of the LSTM, products of float32 and bfloat16",
+        (rounding(size, batch, TRAINED) for size in sizes for batch in (size.batch, 32)),
     )
     report["training growth"] = {name: training_growth(name, SMALL, GROWING) for name in names}
     show_pairs("Training, twice the length (at most 2.2)", report["training growth"])

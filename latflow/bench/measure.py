@@ -16,6 +16,7 @@ from latflow.bench.reference import plain_torch, sample_by_cells, sample_plain, 
 from latflow.config import LSTMConfig, ModelConfig, PriorConfig, evolve
 from latflow.data.base import Batch, DataSpec
 from latflow.flows import Positions
+from latflow.flows.recurrent import round_products
 from latflow.models import LSTMLanguageModel, SequenceModel, build
 from latflow.presets import find
 
@@ -153,6 +154,18 @@ def training(model_name: str, size: Size, length: int) -> dict[str, Any]:
     samples = 1 if model.exact else size.samples
     step = training_step(model, random_batch(TEXT, size.batch, length), samples)
     return _against_peak(model_name, size, length, step, 3 * count_flops(model, size.batch * length, samples))
+
+
+def rounding(size: Size, batch: int, length: int) -> dict[str, Any]:
+    """A training step of the LSTM with products of float32 and of bfloat16 (`train.products`)."""
+    steps = {}
+    for products in ("float32", "bfloat16"):
+        model = build(configure("LSTM", size.config), TEXT)
+        round_products(model, products == "bfloat16")
+        steps[products] = training_step(model, random_batch(TEXT, batch, length), 1)
+    seconds = fastest(steps, 6, 40)
+    about = {"size": size.name, "batch": batch, "T": length}
+    return {**about, **seconds, "ratio": seconds["bfloat16"] / seconds["float32"]}
 
 
 def evaluation(model_name: str, size: Size, length: int) -> dict[str, Any]:

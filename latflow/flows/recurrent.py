@@ -157,6 +157,13 @@ class LSTM(nn.Module):
             )
 
 
+def round_products(model: nn.Module, rounded: bool) -> None:
+    """Whether every LSTM of a model rounds what it multiplies in training."""
+    for module in model.modules():
+        if isinstance(module, LSTM):
+            module.rounded = rounded
+
+
 @replaceable
 def lstm_cell(gates: Float[Tensor, "n gates"], c: Float[Tensor, "n units"]) -> tuple[Tensor, Tensor]:
     """h_t and c_t from the summed gate inputs and c_{t-1}."""

@@ -22,7 +22,7 @@ import torch
 
 from latflow.data.base import Batch, Batches, Corpus
 from latflow.errors import LatflowError
-from latflow.flows import LSTM
+from latflow.flows.recurrent import round_products
 from latflow.models import build
 from latflow.training.distributed import World, hardware
 from latflow.training.evaluate import Metrics, evaluate, in_unit
@@ -94,9 +94,7 @@ class Trainer:
         self.updates_per_epoch = -(-len(self.batches) // c.train.accumulate)
         with seeded(c.seed, Stream.WEIGHTS):
             self.model = build(c.model, run.spec).to(world.device)
-        for module in self.model.modules():
-            if isinstance(module, LSTM):
-                module.rounded = c.train.products == "bfloat16"
+        round_products(self.model, c.train.products == "bfloat16")
         if run.has(START):
             set_weights(self.model, run.read(START)[0], str(run.folder))
         self.parameters = list(self.model.parameters())
