@@ -15,12 +15,15 @@ from latflow.config import Config, DataConfig, evolve
 from latflow.data.base import Corpus
 from latflow.training.report import passes
 
-TEXT_SIZES = ((20_000, 64, 0.3, 5e-3), (200_000, 128, 0.25, 5e-3), (2_000_000, 256, 0.2, 5e-3))
-MUSIC_SIZES = ((5_000, 100, 0.4, 3e-3), (30_000, 200, 0.4, 2e-3), (200_000, 400, 0.3, 2e-3))
-"""Up to so many training steps: units of the LSTM, dropout, learning rate. Beyond the last, LARGEST."""
-LARGEST = (500, 0.1, 3e-3)
+TEXT_SIZES = ((20_000, 64, 0.3, 0.0, 5e-3), (200_000, 128, 0.25, 0.0, 5e-3), (2_000_000, 256, 0.2, 0.0, 5e-3))
+MUSIC_SIZES = ((10_000, 200, 0.4, 0.4, 2e-3), (200_000, 400, 0.3, 0.3, 2e-3))
+"""Up to so many training steps: units of the LSTM, dropout, that on its recurrent weights, learning rate. Beyond the
+last, LARGEST."""
+LARGEST = (500, 0.1, 0.0, 3e-3)
 UPDATES = 6_000
 """Steps of the optimizer that small sets are given, in as many passes as that takes; large ones have one or two."""
+EPOCHS = 400
+"""At most."""
 LONGEST_PASS = 30_000
 """Steps a pass has at most: larger sets have larger batches."""
 
@@ -33,19 +36,21 @@ def recommended(data: DataConfig, corpus: Corpus) -> Config:
         data = replace(data, transpose=data.transpose or 6, crop=data.crop or _crop(int(train.lengths.max())))
     table = MUSIC_SIZES if music else TEXT_SIZES
     which = bisect_right([limit for limit, *_ in table], steps)
-    units, dropout, lr = LARGEST if which == len(table) else table[which][1:]
+    units, dropout, recurrent, lr = LARGEST if which == len(table) else table[which][1:]
     batch = min(32, max(4, len(train) // 100))
     while len(train) // batch > LONGEST_PASS:
         batch *= 2
     per_pass = -(-len(train) // batch)
-    epochs = max(1, min(200, round(UPDATES / per_pass)))
+    epochs = max(1, min(EPOCHS, round(UPDATES / per_pass)))
     changes: dict[str, Any] = {
         **beyond.CODEBOOK,
         "model.prior.context.units": units,
         "model.prior.context.dropout": dropout,
         "model.prior.context.input_dropout": dropout / 2,
+        "model.prior.context.recurrent_dropout": recurrent,
         "model.baseline.units": units,
         "model.baseline.dropout": dropout,
+        "model.baseline.recurrent_dropout": recurrent,
         "model.position_rank": 8 if not music and corpus.spec.max_T > 512 else None,
         "model.position_cap": 8 if music else None,
         "train.lr": lr,
@@ -53,7 +58,7 @@ def recommended(data: DataConfig, corpus: Corpus) -> Config:
         "train.batch_size": batch,
         "train.epochs": epochs,
         "train.lr_decay": 0 if music else epochs,
-        "train.early_stop": max(5, epochs // 4) if epochs > 5 else 0,
+        "train.early_stop": max(5, min(50, epochs // 4)) if epochs > 5 else 0,
         "train.ema": (0.997 if music else 0.99) if per_pass * epochs > 500 else 0.9,
     }
     rows: Mapping[str, Any] = beyond.MUSIC_ROWS if music else beyond.TEXT_ROWS

@@ -29,6 +29,12 @@ def test_a_model_of_own_music_begins_with_the_highest_note():
     assert found.model.posterior.notes == "down"
 
 
+def test_music_has_the_less_dropout_on_recurrent_weights_the_more_there_is_of_it():
+    found = [recommended(DataConfig(name="x"), corpus(n, 100, music=True)).model for n in (60, 600, 6000)]
+    assert [model.prior.context.recurrent_dropout for model in found] == [0.4, 0.3, 0.0]
+    assert [model.baseline.recurrent_dropout for model in found] == [0.4, 0.3, 0.0]
+
+
 @pytest.mark.parametrize("music", [False, True])
 def test_more_data_has_larger_models_and_fewer_passes(music):
     sizes = [(60, 100), (600, 100), (6000, 100), (60_000, 100)]
