@@ -3,7 +3,7 @@
 path                                   applies to
 prepared weights (`SerialStep`)        every scalar map, both directions: the steps of a serial pass
 unit by unit (`incremental_layer`)     every scalar map: generation of an autoregressive layer in torch
-all layers of a step compiled          NLSq (`layers`): density with its gradient, generation of SCF
+all layers of a step compiled          the maps of `layers.MAPS`: density with its gradient; NLSq: generation of SCF
 masked generation compiled             the maps of `MAPS` and `MIXTURES`: an autoregressive flow without gradients
 """
 
@@ -46,8 +46,7 @@ class SerialStep:
         self.networks = [_prepared(weights) for weights in flow.weights()]
         self.stack = self.compiled = None
         if (
-            type(flow.scalar) is NLSq
-            and self.skip is None
+            type(flow.scalar) in layers.MAPS
             and not _drops(flow)
             and type(flow) in (Autoregressive, SplitCoupling, Elementwise)
             and compiled.layer_kernels(*flow.parameters()) is not None
@@ -74,10 +73,14 @@ class SerialStep:
             hidden = None if context is None else self._projected_across(context)
             return _generate(flow, point, hidden, self.compiled)
         if self.stack is not None and point.ndim == 2 and self._stack_applies(point, context):
-            hidden = None if context is None or self.context is None else linear(context, self.context)
-            work = layers.density if self.direction == "inverse" else layers.generate
+            hidden, skip = (
+                None if context is None or weight is None else linear(context, weight)
+                for weight in (self.context, self.skip)
+            )
+            if self.direction == "inverse":
+                return layers.density(point, hidden, skip, self.stack, flow.scalar)
             assert isinstance(flow.scalar, NLSq)
-            return work(point, hidden, self.stack, flow.scalar)
+            return layers.generate(point, hidden, self.stack, flow.scalar)
         shares, total = self._shares(context), point.new_zeros(point.shape[:-1])
         through = flow.layer_forward if self.direction == "forward" else flow.layer_inverse
         for layer in range(flow.layers) if self.direction == "forward" else reversed(range(flow.layers)):
@@ -90,7 +93,12 @@ class SerialStep:
         given = _given(point, context)
         if self.direction == "inverse":
             return compiled.layer_kernels(*given) is not None
-        return type(self.flow) is not Autoregressive and compiled.generation_kernels(*given) is not None
+        return (
+            type(self.flow.scalar) is NLSq
+            and self.skip is None
+            and type(self.flow) is not Autoregressive
+            and compiled.generation_kernels(*given) is not None
+        )
 
     def _shares(self, context: Tensor | None) -> list[Share]:
         flow = self.flow

@@ -97,22 +97,22 @@ class TiledProducts(Products):
     def __init__(self, weight: Tensor, rows: int):
         super().__init__(weight)
         self.tiles = kernels()
-        self.room = self.tiles.tiles(rows, len(weight))
-        self.forth_room = self.tiles.tiles(rows, weight.shape[1])
+        self.gate_room = self.tiles.tiles(rows, len(weight))
+        self.state_room = self.tiles.tiles(rows, weight.shape[1])
 
     @cached_property
-    def forth(self):
+    def forward_tiles(self):
         return right_of_transposed(self.weight)
 
     @cached_property
-    def back_again(self):
+    def backward_tiles(self):
         return right(self.weight)
 
     def add(self, h: Tensor, gates: Tensor) -> None:
-        self.tiles.multiply_rows(h.numpy(), self.forth_room, self.forth, gates.numpy(), True)
+        self.tiles.multiply_rows(h.numpy(), self.state_room, self.forward_tiles, gates.numpy(), True)
 
     def back(self, grad: Tensor, out: Tensor) -> None:
-        self.tiles.multiply_rows(grad.numpy(), self.room, self.back_again, out.numpy(), False)
+        self.tiles.multiply_rows(grad.numpy(), self.gate_room, self.backward_tiles, out.numpy(), False)
 
     def gradient(self, grad: Tensor, h: Tensor) -> Tensor:
         return transposed_times(h, grad).t()

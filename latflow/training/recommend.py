@@ -15,7 +15,11 @@ from latflow.config import Config, DataConfig, evolve
 from latflow.data.base import Corpus
 from latflow.training.report import passes
 
-TEXT_SIZES = ((20_000, 64, 0.3, 0.0, 5e-3), (200_000, 128, 0.25, 0.0, 5e-3), (2_000_000, 256, 0.2, 0.0, 5e-3))
+TEXT_SIZES = (
+    (20_000, 128, 0.3, 0.4, 5e-3),
+    (200_000, 256, 0.25, 0.4, 5e-3),
+    (2_000_000, 256, 0.2, 0.0, 5e-3),
+)
 MUSIC_SIZES = ((10_000, 200, 0.4, 0.4, 2e-3), (200_000, 400, 0.3, 0.3, 2e-3))
 """Up to so many training steps: units of the LSTM, dropout, that on its recurrent weights, learning rate. Beyond the
 last, LARGEST."""

@@ -58,3 +58,40 @@ def test_far_out_and_not_a_number():
     assert z.isfinite().tolist() == logdet.isfinite().tolist() == [True, True, True, False, False]
     back, _ = Mixture(2).inverse(z[:3], raw.expand(3, 6))
     assert torch.allclose(back, eps[:3], rtol=1e-14, atol=1e-9)
+
+
+density = pytest.importorskip("latflow.fast.kernels.layers", reason="needs numba")
+
+
+def inverse_and_gradients(z, raw, grad_eps, grad_logdet):
+    """eps, log-det and the gradients of both kernels, for numbers that are one dimension each."""
+    K, n = raw.shape[-1] // 3, len(z)
+    eps, logdet = np.empty((n, 1)), np.zeros(n)
+    given = z.numpy()[:, None], raw.numpy()[:, :, None].copy()
+    density.mixture_density(*given, 0, K, eps, logdet)
+    grad = grad_eps.numpy()[:, None].copy()
+    density.mixture_density_gradient(*given, 0, K, grad, grad_logdet.numpy())
+    return tuple(torch.from_numpy(part) for part in (eps[:, 0], logdet, grad[:, 0], given[1][:, :, 0]))
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+@pytest.mark.parametrize("spread", ["usual", "hostile", "far"])
+def test_the_density_and_its_gradients_are_those_of_the_formula(K, spread):
+    """Also where z is 40 units out, π is 1e-30 and s is 1e-6 or 1e6, to what float64 has there."""
+    z, raw = draw(K, 5_000)
+    if spread != "usual":
+        raw = hostile(K, 5_000, torch.float64)
+    if spread == "far":
+        z = 40 * torch.randn(5_000, dtype=torch.float64)
+    grad_eps, grad_logdet = torch.randn(2, 5_000, dtype=torch.float64)
+    z, raw = z.requires_grad_(), raw.requires_grad_()
+    eps, logdet = Mixture(K).inverse(z, raw)
+    expected = torch.autograd.grad((eps * grad_eps + logdet * grad_logdet).sum(), [z, raw])
+    found = inverse_and_gradients(z.detach(), raw.detach(), grad_eps, grad_logdet)
+    # Far out eps and x are large, and what they are multiplied by cancels: roundings are of the terms.
+    reach = 1 + z.abs() + raw[:, K : 2 * K].abs().amax(-1)
+    terms = 1 + logdet.exp() * (grad_eps.abs() + (eps * grad_logdet).abs()) * reach
+    sizes = (eps.abs() + 1, logdet.abs() + 1, terms, terms[:, None])
+    for one, other, size in zip(found, (eps, logdet, *expected), sizes, strict=True):
+        assert other.isfinite().all()
+        assert ((one - other).abs() <= 1e-11 * (size + other.abs())).all()

@@ -16,6 +16,7 @@ from latflow.flows import (
     Autoregressive,
     Layer,
     LSTMContext,
+    Mixture,
     NLSq,
     Packing,
     Positions,
@@ -174,15 +175,24 @@ def test_the_gradients_of_the_compiled_cell_equal_those_of_torch(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("hidden", HIDDEN)
-@pytest.mark.parametrize("depth", [1, 2])
-def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(monkeypatch, dtype, hidden, depth):
+@pytest.mark.parametrize(
+    ("scalar", "skip", "depth"),
+    [
+        (NLSq(scale=(0.4, 0.3, 0.4)), False, 1),
+        (NLSq(scale=(0.4, 0.3, 0.4)), True, 2),
+        (Mixture(2), True, 1),
+        (Mixture(3), False, 2),
+    ],
+    ids=["nlsq", "nlsq-skip", "mixture-skip", "mixture"],
+)
+def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(
+    monkeypatch, dtype, hidden, scalar, skip, depth
+):
     """The serial density, whose steps are one node each; walked twice, for a walk must leave the graph as it was."""
     pytest.importorskip("numba")
-    scalar = NLSq(scale=(0.4, 0.3, 0.4))
-    flow = SequenceFlow(
-        HIDDEN[hidden](5, 3, scalar, 6, units=8, depth=depth), LSTMContext(Raw(5), 6, 2, max_T=4), "iaf"
-    ).to(dtype)
-    randomise(flow, 0.4)
+    stack = HIDDEN[hidden](5, 3, scalar, 6, units=8, depth=depth, skip=skip)
+    flow = SequenceFlow(stack, LSTMContext(Raw(5), 6, 2, max_T=4), "iaf").to(dtype)
+    randomise(flow, 0.2 if skip or isinstance(scalar, Mixture) else 0.4)
     z, lengths = 2 * torch.randn(3, 4, 5, dtype=dtype), torch.tensor([4, 2, 4])
     z.requires_grad_()
     nodes = Mock(wraps=layers.density)
