@@ -39,31 +39,31 @@ What the tables say:
   has it the other way round. IAF / SCF has batches of 16 where the others have 8, the LSTM twice their rate. The
   flow learns more slowly than the LSTM: 0.25 bits behind after two passes, 0.09 after fourteen, 0.01 in the paper.
   Some thirty trials of AF / AF, seven of the LSTM, three of AF-only and none of the other rows, one seed each.
-- Beyond the paper: with a codebook the posterior fits, most of the K samples are effective, and what is printed is
-  no loose bound (coupling, NLSq and affine maps excepted). JSB: eleven trials of AF / AF on validation data
+- Beyond the paper: with a codebook the posterior fits, most of the K samples are effective, and what is printed is no
+  loose bound (coupling, NLSq and affine maps excepted). JSB: eleven trials of AF / AF on validation data
   ([log](log.md)), its test set read once a seed for each of two settings; seeds 0, 1 and 2 have 4.746, 4.765 and
   4.773 (`latflow train jsb-af-af-codebook --seed 1`), mean 4.761, standard deviation 0.014; without dropout on the
   recurrent weights 4.932, 4.956 and 4.972. The LSTM of these rows has the same dropout and no trials of its own.
   Nottingham: 1.92 where RNN-NADE has 2.31, the second of two settings, chosen on validation data (1.89; 2.10 with
   fewer epochs, 2.13 on test). The paper's LSTM on Nottingham is one run, nothing tuned, still falling at its end.
-  MuseData: 5.28 where RNN-NADE has 5.60, the second of two settings, chosen on validation data (the
-  first, with batches twice as large and more dropout, was far behind when it was stopped). Piano-midi: 6.77 where
-  RNN-NADE has 7.05, with intervals of 0.41 on 25 pieces; the third of three settings, chosen on validation data,
-  where it has 7.22 (7.34, 6.81 on test, without dropout on the recurrent weights). Penn Treebank with one layer of 500 units, six passes, one seed: the flow has 1.4654, the LSTM
-  with the same sizes and training 1.4725, a paired difference of 0.0071 ± 0.0022 (95 %, `latflow compare`); ahead on
-  validation data after every pass, by 0.0005 to 0.0054. Neither was tuned, and both overfit in the last two passes
-  (training 1.39), so 1.41, which the paper's LSTM of two layers has, is not reached; twelve passes with dropout on
-  the recurrent weights were no better on validation data ([log](log.md)). Penn Treebank, small, two
-  passes: the flow and the LSTM are the same model but for the way through z, and the flow is ahead by as little as
-  the seeds differ; seeds 0, 1 and 2 have 1.6932, 1.6980 and 1.6941 (mean 1.6951, standard deviation 0.0026), the LSTM
-  with the same seeds 1.6975, 1.7006 and 1.6958 (1.6980, 0.0024), so 0.0044, 0.0026 and 0.0017 (`latflow train
-  ptb-af-af-codebook-small --seed 1`; seeds 1 and 2 with K = 5, all effective). The other rows of it, one seed and no
-  trials: one layer of free mixtures 1.755, five of NLSq 1.831 (6.5 of 50 samples), split coupling 2.015, affine maps 2.297 (a loose bound, 2 of 50 samples),
-  no dependence across hidden 2.395, with affine maps 3.000, no dynamics 4.299: the order of Tables 1 and 2. Without
-  dynamics it is far behind the paper's, for a posterior and an emission that see one step alone leave no way around
-  such a prior. `hmm`: the tied and
-  the free mixtures are within 0.008 bits of the truth, coupling and NLSq within 0.02. `chords`: 0.04 nats above it
-  with 100,000 progressions, 0.10 with 16,000 and a narrower model, whose test set was read before."""
+  MuseData: 5.28 where RNN-NADE has 5.60, the second of two settings, chosen on validation data (the first, with
+  batches twice as large and more dropout, was far behind when it was stopped). Piano-midi: 6.77 where RNN-NADE has
+  7.05, with intervals of 0.41 on 25 pieces; the third of three settings, chosen on validation data, where it has 7.22
+  (7.34, 6.81 on test, without dropout on the recurrent weights). Penn Treebank with one layer of 500 units, six
+  passes, one seed: the flow has 1.4654, the LSTM with the same sizes and training 1.4725, a paired difference of
+  0.0071 ± 0.0022 (95 %, `latflow compare`); ahead on validation data after every pass, by 0.0005 to 0.0054. Neither
+  was tuned, and both overfit in the last two passes (training 1.39), so 1.41, which the paper's LSTM of two layers
+  has, is not reached; twelve passes with dropout on the recurrent weights were no better on validation data
+  ([log](log.md)). Penn Treebank, small, two passes: the flow and the LSTM are the same model but for the way through
+  z, and the flow is ahead by as little as the seeds differ; seeds 0, 1 and 2 have 1.6932, 1.6980 and 1.6941 (mean
+  1.6951, standard deviation 0.0026), the LSTM with the same seeds 1.6975, 1.7006 and 1.6958 (1.6980, 0.0024), so
+  0.0044, 0.0026 and 0.0017 (`latflow train ptb-af-af-codebook-small --seed 1`; seeds 1 and 2 with K = 5, all
+  effective). The other rows of it, one seed and no trials: one layer of free mixtures 1.755, five of NLSq 1.831 (6.5
+  of 50 samples), split coupling 2.015, affine maps 2.297 (a loose bound, 2 of 50 samples), no dependence across
+  hidden 2.395, with affine maps 3.000, no dynamics 4.299: the order of Tables 1 and 2. Without dynamics it is far
+  behind the paper's, for a posterior and an emission that see one step alone leave no way around such a prior. `hmm`:
+  the tied and the free mixtures are within 0.008 bits of the truth, coupling and NLSq within 0.02. `chords`: 0.04
+  nats above it with 100,000 progressions, 0.10 with 16,000 and a narrower model, whose test set was read before."""
 
 ANEW = """\
 Every file names the command that makes it anew, in a clone (`--anew` measures though the file is there, and tells both
