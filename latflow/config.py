@@ -145,7 +145,7 @@ class TrainConfig:
     """Adam with its usual moments, or plain gradient descent."""
     products: Literal["float32", "bfloat16"] = "float32"
     """What an LSTM multiplies in training: numbers as they are, or rounded to bfloat16 and summed in float32, which is
-    several times as fast where the processor has tiles for it (Intel's AMX) and no faster elsewhere."""
+    faster for wide ones where the processor has tiles for it (Intel's AMX), and not elsewhere."""
     lr: float = ranged(1e-3, 0, 1e6)
     """The learning rate at the start."""
     lr_factor: float = ranged(0.25, 0, 1)

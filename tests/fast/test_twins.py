@@ -179,11 +179,12 @@ def test_the_gradients_of_the_compiled_cell_equal_those_of_torch(monkeypatch):
     ("scalar", "skip", "depth"),
     [
         (NLSq(scale=(0.4, 0.3, 0.4)), False, 1),
+        (NLSq(scale=(0.4, 0.3, 0.4)), False, 2),
         (NLSq(scale=(0.4, 0.3, 0.4)), True, 2),
         (Mixture(2), True, 1),
         (Mixture(3), False, 2),
     ],
-    ids=["nlsq", "nlsq-skip", "mixture-skip", "mixture"],
+    ids=["nlsq", "nlsq-deep", "nlsq-skip", "mixture-skip", "mixture"],
 )
 def test_the_compiled_stack_and_its_gradients_equal_those_of_torch(
     monkeypatch, dtype, hidden, scalar, skip, depth
