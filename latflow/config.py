@@ -137,6 +137,9 @@ class TrainConfig:
     """Passes over the training data; the last ones may be left out by `early_stop`."""
     batch_size: int = ranged(15, 1)
     """Sequences in a batch, over all processes."""
+    batch_by: Literal["sequences", "steps"] = "sequences"
+    """What weighs the same: sequences, as in the paper, or steps, as in the NLL. Batches then have as many steps as
+    `batch_size` sequences of mean length."""
     accumulate: int = ranged(1, 1)
     """Batches whose gradients are added up before a step."""
     samples: int = ranged(10, 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -255,8 +256,9 @@ class Batches:
     weight 0.
 
     With `shuffle`, sequences are ordered by length x (1 + u / 10), u uniform, anew in each epoch:
-    neighbours have nearly the same length yet are not always the same; cut every `batch_size`; the batches
-    are shuffled. Without, everything comes sorted by length.
+    neighbours have nearly the same length yet are not always the same; cut every `batch_size`, or with `even` where
+    as many batches have about the same number of steps, T + 1 for each sequence; the batches are shuffled. Without
+    `shuffle` everything comes sorted by length.
 
     transpose, crop: music only. A piece longer than `crop` steps is cut to a random stretch of `crop`; then
     all its notes move by the same number of semitones: none in a share `transpose_zero` of the draws, else one of
@@ -277,6 +279,7 @@ class Batches:
         *,
         seed: int = 0,
         shuffle: bool = True,
+        even: bool = False,
         rank: int = 0,
         world: int = 1,
         transpose: int = 0,
@@ -296,7 +299,7 @@ class Batches:
             raise LatflowError("a symbol for unknown is for text and tokens; music has no symbols")
         self.sequences = sequences
         self.batch_size = batch_size
-        self.seed, self.shuffle = seed, shuffle
+        self.seed, self.shuffle, self.even = seed, shuffle, even
         self.rank, self.world = rank, world
         self.transpose, self.transpose_zero, self.crop = transpose, transpose_zero, crop
         self._lengths = np.minimum(sequences.lengths, crop) if crop else sequences.lengths
@@ -313,6 +316,16 @@ class Batches:
         """Global batches in an epoch."""
         return -(-len(self.sequences) // self.batch_size)
 
+    def _begins(self, order: np.ndarray) -> np.ndarray:
+        """Where in the order the batches begin."""
+        if not self.even:
+            return np.arange(0, len(order), self.batch_size)
+        number, ends = np.arange(len(self)), np.cumsum(self._lengths[order] + 1)
+        begins = np.searchsorted(ends, number * (ends[-1] / len(self)))
+        # However long a sequence is, each batch has one at least.
+        begins = number + np.maximum.accumulate(begins - number)
+        return np.minimum(begins, len(order) - len(self) + number)
+
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The global batches of an epoch: sequence numbers, the same for every process."""
         keys = self._lengths.astype(np.float64)
@@ -320,7 +333,8 @@ class Batches:
         if self.shuffle:
             keys *= 1 + rng.random(len(keys)) / 10
         order = np.argsort(keys, kind="stable")
-        batches = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
+        begins = self._begins(order)
+        batches = [order[i:j] for i, j in pairwise([*begins, len(order)])]
         return [batches[i] for i in rng.permutation(len(batches))] if self.shuffle else batches
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:

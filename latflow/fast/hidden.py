@@ -47,12 +47,12 @@ class SerialStep:
         self.stack = self.compiled = None
         if (
             type(flow.scalar) in layers.MAPS
-            and not _drops(flow)
             and type(flow) in (Autoregressive, SplitCoupling, Elementwise)
             and compiled.layer_kernels(*flow.parameters()) is not None
         ):
+            dropout = flow.network(0).dropout if flow.training else 0.0
             self.stack = [
-                layers.Layer(network, *flow.dimensions(layer % 2 == 1))
+                layers.Layer(network, *flow.dimensions(layer % 2 == 1), dropout)
                 for layer, network in enumerate(self.networks)
             ]
         if direction == "forward":
@@ -130,7 +130,7 @@ def _prepared(weights: Weights) -> list[DeferredWeight]:
 
 
 def _drops(flow: HiddenFlow) -> bool:
-    """Whether hidden units are dropped, which only the definition of a network does."""
+    """Whether hidden units are dropped, which no generation unit by unit does."""
     return flow.training and flow.network(0).dropout > 0
 
 

@@ -35,6 +35,8 @@ class Layer(NamedTuple):
     network: Sequence[DeferredWeight]
     seen: slice
     moved: slice
+    dropout: float
+    """Of hidden units, in this pass."""
 
 
 def density(
@@ -81,7 +83,11 @@ def _network(layer: Layer, y: Tensor, share: Tensor | None, skip: Tensor | None 
         value = F.linear(values[-1], matrix, bias)
         if k == 0 and share is not None:
             value += share
-        values.append(value if k + 1 == len(layer.network) else value.relu_())
+        values.append(
+            value
+            if k + 1 == len(layer.network)
+            else F.dropout(value.relu_(), layer.dropout, layer.dropout > 0)
+        )
     if skip is not None:
         values[-1] += skip
     return values[1:]
@@ -140,7 +146,10 @@ class _Density(torch.autograd.Function):
                 if ctx.needs_input_grad[5 + 2 * (j * depth + k)]:
                     layer.network[k].tape.add(inputs[k], below)
                 if k > 0:
+                    # Zero where a unit is off or dropped; the others were scaled up by what is left of them.
                     below = torch.ops.aten.threshold_backward(below @ matrices[j * depth + k], inputs[k], 0)
+                    if 0 < layer.dropout < 1:
+                        below /= 1 - layer.dropout
             shares.append(below)
             grad[:, layer.seen] += below @ matrices[j * depth]
         hidden = torch.cat(shares, -1) if ctx.needs_input_grad[1] else None

@@ -15,7 +15,7 @@ from torch import Tensor
 from latflow.fast import compiled
 from latflow.fast.first_order import first_order
 from latflow.fast.linear import DeferredWeight, across, defer, linear, linear_across
-from latflow.fast.rounded import Products, products
+from latflow.fast.products import Products, products
 from latflow.flows.packing import Packing
 from latflow.flows.recurrent import LSTM, LSTMStep, Part, State
 from latflow.flows.recurrent import lstm_cell as definition_of_cell
@@ -237,7 +237,7 @@ class _Recurrence(torch.autograd.Function):
         rows, units = len(inputs), weight.shape[1]
         keep = any(ctx.needs_input_grad)
         ctx.packing, ctx.backwards = packing, backwards
-        ctx.products = products(weight, packing.active[0], rounds)
+        ctx.products = products(weight, packing.active[0], packing.steps, rounds)
         gates = inputs.data
         ctx.shared = None if features is None else len(features)
         if features is not None:

@@ -6,7 +6,6 @@ definition by the order of its sums alone. It works on one core.
 
 from __future__ import annotations
 
-from functools import cached_property
 from types import ModuleType
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from latflow.fast import compiled
 from latflow.fast.first_order import first_order
-from latflow.flows.network import rounded, rounded_linear
+from latflow.flows.network import rounded_linear
 from latflow.shapes import Float
 
 
@@ -54,77 +53,6 @@ class _Product(torch.autograd.Function):
             grad_weight,
             grad.sum(0) if ctx.biased else None,
         )
-
-
-class Products:
-    """The products with one matrix U at every step of a pass of a recurrence, and of its gradient."""
-
-    def __init__(self, weight: Float[Tensor, "gates units"]):
-        self.weight, self.transposed = weight, weight.t()
-
-    def add(self, h: Float[Tensor, "n units"], gates: Float[Tensor, "n gates"]) -> None:
-        """gates += h Uᵀ."""
-        gates.addmm_(h, self.transposed)
-
-    def back(self, grad: Float[Tensor, "n gates"], out: Float[Tensor, "n units"]) -> None:
-        """out = grad U."""
-        torch.mm(grad, self.weight, out=out)
-
-    def gradient(self, grad: Float[Tensor, "rows gates"], h: Float[Tensor, "rows units"]) -> Tensor:
-        """gradᵀ h: that of U, of all rows."""
-        return grad.t() @ h
-
-
-class RoundedProducts(Products):
-    """Of rounded numbers, multiplied as they are."""
-
-    def __init__(self, weight: Tensor):
-        super().__init__(rounded(weight))
-
-    def add(self, h: Tensor, gates: Tensor) -> None:
-        super().add(rounded(h), gates)
-
-    def back(self, grad: Tensor, out: Tensor) -> None:
-        super().back(rounded(grad), out)
-
-    def gradient(self, grad: Tensor, h: Tensor) -> Tensor:
-        return super().gradient(rounded(grad), rounded(h))
-
-
-class TiledProducts(Products):
-    """Of rounded numbers, by tiles. U is made tiles at the first step that needs it, once."""
-
-    def __init__(self, weight: Tensor, rows: int):
-        super().__init__(weight)
-        self.tiles = kernels()
-        self.gate_room = self.tiles.tiles(rows, len(weight))
-        self.state_room = self.tiles.tiles(rows, weight.shape[1])
-
-    @cached_property
-    def forward_tiles(self):
-        return right_of_transposed(self.weight)
-
-    @cached_property
-    def backward_tiles(self):
-        return right(self.weight)
-
-    def add(self, h: Tensor, gates: Tensor) -> None:
-        self.tiles.multiply_rows(h.numpy(), self.state_room, self.forward_tiles, gates.numpy(), True)
-
-    def back(self, grad: Tensor, out: Tensor) -> None:
-        self.tiles.multiply_rows(grad.numpy(), self.gate_room, self.backward_tiles, out.numpy(), False)
-
-    def gradient(self, grad: Tensor, h: Tensor) -> Tensor:
-        return transposed_times(h, grad).t()
-
-
-def products(weight: Tensor, rows: int, rounds: bool) -> Products:
-    """How a recurrence of up to `rows` sequences multiplies with this U."""
-    if not rounds:
-        return Products(weight)
-    return (
-        TiledProducts(weight, rows) if compiled.tile_kernels(weight) is not None else RoundedProducts(weight)
-    )
 
 
 def kernels() -> ModuleType:

@@ -2,6 +2,8 @@
 
     loss = mean over the batch of - ELBO(x_i; KL weight) / (T_i + 1),   the ELBO a mean over S samples of z
 
+or, where steps weigh the same (`train.batch_by`), Σ_i - ELBO(x_i; KL weight) / Σ_i (T_i + 1).
+
 Every random number is drawn under a seed of (run's seed, epoch, step, process), and the order of the data is a
 function of (seed, epoch), so the trainer's state is its weights, the optimizer's moments and a few counters. A run
 that is killed goes on from its last checkpoint and does to the bit what it would have done.
@@ -82,6 +84,7 @@ class Trainer:
             corpus.splits["train"],
             c.train.batch_size,
             seed=c.seed,
+            even=c.train.batch_by == "steps",
             rank=world.rank,
             world=world.size,
             transpose=c.data.transpose if music else 0,
@@ -185,7 +188,8 @@ class Trainer:
             with seeded(self.run.config.seed, Stream.TRAINING, epoch, number, self.world.rank):
                 terms = self.model.terms(batch, self.config.samples)
                 steps = batch.lengths + 1
-                loss = -(batch.weight * terms.elbo(weight) / steps).sum()
+                each = terms.elbo(weight) if self.batches.even else terms.elbo(weight) / steps
+                loss = -(batch.weight * each).sum()
                 loss.backward()
             own += Sums(
                 loss=loss.item(),
@@ -201,8 +205,12 @@ class Trainer:
         self.world.sum_gradients(self.parameters)
         for p in self.parameters:
             assert p.grad is not None
-            p.grad /= sums.sequences
+            p.grad /= self.weighed(sums)
         return sums, stops > 0
+
+    def weighed(self, sums: Sums) -> float:
+        """What the loss is a mean over: sequences, or their steps."""
+        return sums.steps if self.batches.even else sums.sequences
 
     def _end_epoch(self) -> None:
         """Validate, keep the best weights, lower the learning rate on a plateau, tell."""
@@ -321,7 +329,7 @@ class Trainer:
             return {"loss": None, "negative_elbo": None}
         nats = {"reconstruction": sums.reconstruction, "kl": sums.kl, "length": sums.length}
         per_step = {name: in_unit(value, self.corpus.spec) / sums.steps for name, value in nats.items()}
-        return {"loss": sums.loss / sums.sequences, "negative_elbo": sum(per_step.values()), **per_step}
+        return {"loss": sums.loss / self.weighed(sums), "negative_elbo": sum(per_step.values()), **per_step}
 
     def _line(self, line: dict[str, Any]) -> None:
         if self.world.main:

@@ -12,7 +12,7 @@ class Sums:
     """Sums over sequences: of steps, of a group of batches, of all processes."""
 
     loss: float = 0.0
-    """-ELBO(x; KL weight) / (T + 1), what is minimized, in nats."""
+    """What is minimized, in nats: -ELBO(x; KL weight) / (T + 1), or -ELBO(x; KL weight) where steps weigh the same."""
     reconstruction: float = 0.0
     """The three terms of -ELBO, in nats."""
     kl: float = 0.0

@@ -8,7 +8,7 @@ import torch
 
 import latflow.fast
 from latflow.fast import compiled
-from latflow.fast.rounded import RoundedProducts, TiledProducts, products
+from latflow.fast.products import RoundedProducts, TiledProducts, products
 from latflow.flows import LSTM, Packing
 from latflow.flows.network import rounded_linear
 
@@ -121,10 +121,10 @@ def test_without_tiles_numbers_are_rounded_by_torch(monkeypatch):
     weight = torch.randn(8, 2)
     monkeypatch.setattr(compiled, "_tiles", lambda: False)
     with torch.no_grad():
-        assert type(products(weight, 3, True)) is RoundedProducts
+        assert type(products(weight, 3, 4, True)) is RoundedProducts
     monkeypatch.setattr(compiled, "_tiles", lambda: True)
     with torch.no_grad():
-        assert type(products(weight, 3, True)) is TiledProducts
+        assert type(products(weight, 3, 4, True)) is TiledProducts
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])

@@ -32,9 +32,15 @@ BREAKS = [
         [("fast-head-scale", "multiplied_out", "own / emission.scale", "own")],
     ),
     *of(
-        "latflow/fast/rounded.py",
-        "tests/fast/test_registry.py::test_twins_give_the_numbers_of_their_definition[LSTM.whole]",
+        "latflow/fast/products.py",
+        (
+            "tests/fast/test_registry.py::test_twins_give_the_numbers_of_their_definition[LSTM.whole]",
+            "tests/fast/test_products.py",
+        ),
         [
+            ("fast-packed-back", "PackedProducts.backward_packed", "self.transposed", "self.weight"),
+            ("fast-packed-add", "PackedProducts.add", "gates.add_(", "gates.copy_("),
+            ("fast-packed-never", "products", "if large and", "if False and"),
             ("fast-rounded-gradient", "RoundedProducts.gradient", "rounded(grad), rounded(h)", "grad, h"),
             ("fast-rounded-back", "RoundedProducts.back", "rounded(grad), out", "grad, out"),
         ],
