@@ -24,7 +24,8 @@ from latflow.flows import Affine, ScalarTransform
 from latflow.former import MOVED, RENAMED_WEIGHTS
 from latflow.models import build
 from latflow.presets import find
-from latflow.training.run import WEIGHTS, Run, weights_of
+from latflow.training.run import WEIGHTS, Run
+from latflow.training.stored import weights_of
 from tests.models.cases import text_spec
 from tests.training.tiny import config
 

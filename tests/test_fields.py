@@ -78,6 +78,7 @@ TESTS: dict[str, str] = {
         for name in [
             "epochs",
             "batch_size",
+            "batch_by",
             "accumulate",
             "samples",
             "optimizer",

@@ -24,7 +24,8 @@ from latflow.errors import LatflowError
 from latflow.models import build
 from latflow.reproduce.result import NO_MATTER
 from latflow.training.fit import train
-from latflow.training.run import WEIGHTS, Run, weights_of
+from latflow.training.run import WEIGHTS, Run
+from latflow.training.stored import weights_of
 from latflow.use import score
 from tests.training.tiny import config
 

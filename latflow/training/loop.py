@@ -30,8 +30,9 @@ from latflow.training.distributed import World, hardware
 from latflow.training.evaluate import Metrics, evaluate, in_unit
 from latflow.training.optimize import cosine, kl_weight, make_optimizer, optimizer_tensors, set_optimizer
 from latflow.training.report import Reporter
-from latflow.training.run import START, TRAINER, WEIGHTS, Run, below, set_weights, weights_of
+from latflow.training.run import START, TRAINER, WEIGHTS, Run
 from latflow.training.seeds import Stream, seeded
+from latflow.training.stored import below, set_weights, weights_of
 from latflow.training.sums import Sums
 
 
@@ -188,8 +189,8 @@ class Trainer:
             with seeded(self.run.config.seed, Stream.TRAINING, epoch, number, self.world.rank):
                 terms = self.model.terms(batch, self.config.samples)
                 steps = batch.lengths + 1
-                each = terms.elbo(weight) if self.batches.even else terms.elbo(weight) / steps
-                loss = -(batch.weight * each).sum()
+                elbo = terms.elbo(weight)
+                loss = -(batch.weight * (elbo if self.batches.even else elbo / steps)).sum()
                 loss.backward()
             own += Sums(
                 loss=loss.item(),

@@ -21,9 +21,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,20 +30,19 @@ from typing import Any
 import numpy
 import safetensors
 import torch
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 import latflow
 from latflow import data, shipped
 from latflow.axes import AXES
 from latflow.config import Config, choices, from_dict, to_dict
 from latflow.data.base import Corpus, DataSpec
-from latflow.data.files import replacing
 from latflow.errors import LatflowError
 from latflow.former import renamed
 from latflow.lines import read_lines
 from latflow.models import SequenceModel, build
 from latflow.plain import plain
+from latflow.training.stored import below, read_json, read_tensors, save_tensors, set_weights, write_json
 
 try:
     import fcntl
@@ -113,11 +111,11 @@ class Run:
             place.parent.mkdir(parents=True, exist_ok=True)
             new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
             try:
-                _write_json(new / "config.json", to_dict(config))
-                _write_json(new / "data.json", spec.to_dict())
-                _write_json(new / "run.json", about)
+                write_json(new / "config.json", to_dict(config))
+                write_json(new / "data.json", spec.to_dict())
+                write_json(new / "run.json", about)
                 if weights is not None:
-                    _save(new / WEIGHTS, weights, {})
+                    save_tensors(new / WEIGHTS, weights, {})
                 new.chmod(0o755)
                 os.replace(new, place)
             finally:
@@ -137,13 +135,13 @@ class Run:
             taken = str(folder) in shipped.names()
             hidden = "; it hides the shipped model of that name: rename it or work elsewhere" if taken else ""
             raise LatflowError(f"{folder} is not a run of latflow: it has no run.json{hidden}")
-        about = _read_json(folder / "run.json")
+        about = read_json(folder / "run.json")
         if not isinstance(about, dict) or about.get("format") not in READABLE:
             given = about.get("format") if isinstance(about, dict) else about
             raise LatflowError(
                 f"{folder / 'run.json'} has format {given!r}; this version of latflow reads format {FORMAT}"
             )
-        given, described = _read_json(folder / "config.json"), _read_json(folder / "data.json")
+        given, described = read_json(folder / "config.json"), read_json(folder / "data.json")
         try:
             config, spec = from_dict(given), DataSpec.from_dict(described)
         except LatflowError as error:
@@ -190,25 +188,16 @@ class Run:
     def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Tensors and what JSON can hold, as one file, at once. If that fails the file before it stays."""
         try:
-            _save(self.folder / name, tensors, state)
+            save_tensors(self.folder / name, tensors, state)
         except (OSError, safetensors.SafetensorError) as error:
             raise LatflowError(f"cannot write {self.folder / name}: {error}{self._goes_on()}") from None
 
     def read(self, name: str) -> tuple[dict[str, Tensor], Any]:
         """What `save` wrote; a file cut short or altered is a LatflowError."""
-        path = self.folder / name
         try:
-            with safetensors.safe_open(path, "pt") as file:
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-                metadata = file.metadata() or {}
-            state = json.loads(metadata["latflow"])
-            whole = metadata["crc32"] == str(_crc32(tensors))
+            tensors, state = read_tensors(self.folder / name)
         except FileNotFoundError:
             raise LatflowError(f"the run at {self.folder} has no {name} yet") from None
-        except (OSError, safetensors.SafetensorError, KeyError, ValueError, RecursionError) as error:
-            raise LatflowError(f"{path} is damaged: {error}") from None
-        if not whole:
-            raise LatflowError(f"{path} is damaged: its checksum is not that of its content")
         return {_as_now(key): value for key, value in tensors.items()}, state
 
     @contextmanager
@@ -324,32 +313,6 @@ def load(folder: str | Path, weights: str = "best") -> SequenceModel:
     return Run.open(folder).model(weights)
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every tensor a model consists of, once, even if it is known by two names."""
-    seen: set[int] = set()
-    found = {}
-    for name, tensor in model.state_dict().items():
-        if tensor.data_ptr() not in seen or tensor.numel() == 0:
-            seen.add(tensor.data_ptr())
-            found[name] = tensor
-    return found
-
-
-def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Copy what `weights_of` gave into a model of the same config."""
-    own = weights_of(model)
-    for name in own.keys() ^ tensors.keys():
-        side = "lacks" if name in own else "has an unknown"
-        raise LatflowError(
-            f"the run at {where} is damaged: its weights do not fit its config ({side} {name})"
-        )
-    for name, tensor in own.items():
-        if tensor.shape != tensors[name].shape:
-            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(tensor.shape)}"
-            raise LatflowError(f"the run at {where} is damaged: {name} has shape {shapes}")
-        tensor.copy_(tensors[name])
-
-
 def _named(folder: str | Path) -> Path:
     """A run's folder, by a name that all libraries can read."""
     try:
@@ -357,44 +320,6 @@ def _named(folder: str | Path) -> Path:
     except UnicodeEncodeError:
         raise LatflowError(f"{folder}: the name of a run's folder must be UTF-8; give it another") from None
     return Path(folder)
-
-
-def _written(path: Path) -> AbstractContextManager[Path]:
-    """A path to write to, moved to `path` when the block ends well. A run has one writer."""
-    return replacing(path, path.with_name(f".{path.name}.new"))
-
-
-def _save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    metadata = {"latflow": json.dumps(state), "crc32": str(_crc32(plain))}
-    with _written(path) as new:
-        save_file(plain, new, metadata)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    with _written(path) as new:
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        new.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may hold any bytes
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device has no end
-            raise OSError("not a plain file")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise LatflowError(
-            f"the run at {path.parent} is damaged: {path.name} cannot be read ({error})"
-        ) from None
-
-
-def _crc32(tensors: Mapping[str, Tensor]) -> int:
-    """Over names and content, in the order of the names."""
-    crc = 0
-    for name in sorted(tensors):
-        crc = zlib.crc32(name.encode(), crc)
-        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), crc)
-    return crc
 
 
 def commit() -> str | None:
@@ -433,8 +358,3 @@ def _missing(needs: Any) -> str:
                 "install or import that first"
             )
     return ""
-
-
-def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin so, under the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -21,7 +21,8 @@ from latflow.data.base import Corpus, DataSpec
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel
 from latflow.training.recommend import recommended
-from latflow.training.run import Run, weights_of
+from latflow.training.run import Run
+from latflow.training.stored import weights_of
 
 GENTLER = 0.3
 """Of the rate that data of this size would have from fresh weights."""

@@ -11,7 +11,8 @@ from torch import Tensor
 from latflow.config import Config, evolve
 from latflow.errors import LatflowError
 from latflow.models import SequenceModel, build
-from latflow.training.run import FolderTaken, Run, weights_of
+from latflow.training.run import FolderTaken, Run
+from latflow.training.stored import weights_of
 
 
 def export(run: Run, folder: str | Path, *, half: bool = False) -> Run:

@@ -22,8 +22,7 @@ from latflow.cli import main, streams
 from latflow.data.files import check_writable, output, writing, written_through
 from latflow.errors import LatflowError
 from latflow.stops import STOPS
-from latflow.training import Run, resume, train
-from latflow.training import run as runs
+from latflow.training import Run, resume, stored, train
 from latflow.training.fit import _created
 from latflow.training.run import TRAINER
 from latflow.use.sample import sample, sampled
@@ -264,7 +263,7 @@ def test_export_to_a_full_disk_leaves_nothing(trained, tmp_path, monkeypatch, ca
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "save_file", full)
+    monkeypatch.setattr(stored, "save_file", full)
     assert main(["export", str(trained.folder), str(tmp_path / "shared")]) == 2
     said = capsys.readouterr().err
     assert "No space left on device" in said
@@ -274,16 +273,16 @@ def test_export_to_a_full_disk_leaves_nothing(trained, tmp_path, monkeypatch, ca
 
 def test_exports_at_once_to_one_folder(trained, tmp_path, monkeypatch, capsys):
     """It appears with its weights, and the other is told so."""
-    write, shared = runs.save_file, tmp_path / "shared"
+    write, shared = stored.save_file, tmp_path / "shared"
 
     def slow(*words):
         assert not shared.exists()
         with monkeypatch.context() as patched:
-            patched.setattr(runs, "save_file", write)
+            patched.setattr(stored, "save_file", write)
             assert main(["export", str(trained.folder), str(shared)]) == 0
         write(*words)
 
-    monkeypatch.setattr(runs, "save_file", slow)
+    monkeypatch.setattr(stored, "save_file", slow)
     assert main(["export", str(trained.folder), str(shared)]) == 2
     assert capsys.readouterr().err == f"latflow: {shared} exists already; name a folder that does not\n"
     assert Run.open(shared).alone

@@ -258,16 +258,18 @@ def test_a_step_of_music_takes_eleven_bytes() -> None:
     st.integers(1, 9),
     st.integers(0, 5),
     st.booleans(),
+    st.booleans(),
     st.integers(0, 3),
 )
 def test_an_epoch_visits_every_sequence_once_for_1_2_and_3_processes(
-    lengths: list[int], batch_size: int, seed: int, shuffle: bool, epoch: int
+    lengths: list[int], batch_size: int, seed: int, shuffle: bool, even: bool, epoch: int
 ) -> None:
+    options: dict[str, Any] = {"seed": seed, "shuffle": shuffle, "even": even}
     sequences = store(lengths)
     seen: dict[int, list[list[int]]] = {}
     for world in (1, 2, 3):
         shares = [
-            list(Batches(sequences, batch_size, seed=seed, shuffle=shuffle, rank=r, world=world).epoch(epoch))
+            list(Batches(sequences, batch_size, rank=r, world=world, **options).epoch(epoch))
             for r in range(world)
         ]
         assert {len(share) for share in shares} == {-(-len(lengths) // batch_size)}
@@ -295,6 +297,31 @@ def test_an_epoch_resumes_in_the_middle(lengths: list[int], batch_size: int, sta
     for a, b in zip(whole[start:], rest, strict=True):
         assert torch.equal(a.x, b.x)
         assert torch.equal(a.index, b.index)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 9), st.integers(0, 3))
+def test_even_batches_have_the_same_number_of_steps(lengths: list[int], batch_size: int, epoch: int) -> None:
+    """As many batches as else, in the order of lengths, none of them empty; the steps up to the end of each are its
+    share of all, to less than a sequence, where no sequence has to be moved on for a batch to have one."""
+    batches = Batches(store(lengths), batch_size, even=True)
+    plan = sorted((b.tolist() for b in batches.plan(epoch)), key=lambda b: max(lengths[i] for i in b))
+    assert len(plan) == len(batches) == -(-len(lengths) // batch_size)
+    assert all(plan)
+    steps = np.array([sum(lengths[i] + 1 for i in b) for b in plan])
+    longest, share = max(lengths) + 1, steps.sum() / len(plan)
+    if share >= longest:  # then each share holds a sequence
+        assert (np.abs(steps - share) < longest).all()
+
+
+def test_even_batches_by_hand() -> None:
+    """Steps 2, 2, 3, 3, 4, 5, 5 in order, 24 in all, three batches of about 8: the second begins with the sequence
+    that passes 8, the third with the one that passes 16."""
+    lengths = [4, 1, 2, 1, 3, 4, 2]
+    batches = Batches(store(lengths), 3, shuffle=False, even=True)
+    assert [[lengths[i] + 1 for i in b] for b in batches.plan(0)] == [[2, 2, 3], [3, 4], [5, 5]]
+    long = Batches(store([1, 90, 1, 1]), 1, shuffle=False, even=True)
+    assert [len(b) for b in long.plan(0)] == [1, 1, 1, 1]
 
 
 def test_epochs_and_seeds_differ_and_repeat() -> None:

@@ -17,7 +17,8 @@ from latflow.data.midi import parse_midi, write_midi
 from latflow.models import LatentSequenceModel
 from latflow.page.music import kept
 from latflow.plots.prior import log_density
-from latflow.training.run import METRICS, WEIGHTS, Run, weights_of
+from latflow.training.run import METRICS, WEIGHTS, Run
+from latflow.training.stored import weights_of
 from latflow.use.ahead import next_symbol, surprise
 from tests.page.conftest import NAMED, notes_of
 

@@ -18,7 +18,8 @@ from latflow.training.fit import train
 from latflow.training.loop import Trainer
 from latflow.training.optimize import cosine, kl_weight
 from latflow.training.report import Reporter
-from latflow.training.run import TRAINER, Run, weights_of
+from latflow.training.run import TRAINER, Run
+from latflow.training.stored import weights_of
 from tests.training.tiny import config
 
 

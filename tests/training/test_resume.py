@@ -17,7 +17,7 @@ import torch
 from latflow.cli import main
 from latflow.config import evolve, to_dict
 from latflow.errors import LatflowError
-from latflow.training import run as run_module
+from latflow.training import stored
 from latflow.training.fit import resume, train
 from latflow.training.loop import Trainer
 from latflow.training.run import TRAINER, WEIGHTS, Run
@@ -102,7 +102,7 @@ def test_kill_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch, moment
     class Death(BaseException):
         pass
 
-    real, calls = run_module.save_file, 0
+    real, calls = stored.save_file, 0
 
     def dying(tensors, path, metadata):
         nonlocal calls
@@ -116,7 +116,7 @@ def test_kill_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch, moment
         path.with_name("left-behind").write_bytes(path.read_bytes() if path.exists() else b"")
         raise Death
 
-    monkeypatch.setattr(run_module, "save_file", dying)
+    monkeypatch.setattr(stored, "save_file", dying)
     folder = tmp_path / "run"
     with pytest.raises(Death):
         train(whole.config, folder)
@@ -200,16 +200,16 @@ def test_a_full_disk_loses_no_checkpoint(whole, tmp_path):
     folder = tmp_path / "run"
     limited = (
         "import resource, sys\n"
-        "from latflow.training import run\n"
+        "from latflow.training import stored\n"
         "from latflow.cli import main\n"
-        "real, calls = run.save_file, 0\n"
+        "real, calls = stored.save_file, 0\n"
         "def save_file(tensors, path, metadata):\n"
         "    global calls\n"
         "    calls += 1\n"
         "    if calls == 5:\n"
         "        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
         "    real(tensors, path, metadata)\n"
-        "run.save_file = save_file\n"
+        "stored.save_file = save_file\n"
         "code = main(sys.argv[1:])\n"
         "assert 'torch._dynamo' not in sys.modules, 'two seconds of imports for nothing'\n"
         "sys.exit(code)\n"

@@ -16,7 +16,8 @@ from latflow.data.base import Batches
 from latflow.errors import LatflowError
 from latflow.models import build
 from latflow.training.fit import resume, train
-from latflow.training.run import TRAINER, WEIGHTS, Run, set_weights, weights_of
+from latflow.training.run import TRAINER, WEIGHTS, Run
+from latflow.training.stored import set_weights, weights_of
 from tests.training.tiny import config, run_python
 
 

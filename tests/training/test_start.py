@@ -20,8 +20,9 @@ from latflow.errors import LatflowError
 from latflow.models import LatentSequenceModel, build
 from latflow.models.posterior.codebook import CodebookPosterior
 from latflow.training.fit import resume, train
-from latflow.training.run import START, WEIGHTS, Run, load, set_weights
+from latflow.training.run import START, WEIGHTS, Run, load
 from latflow.training.start import Start
+from latflow.training.stored import set_weights
 
 SMALL = {
     "model.latent_size": None,

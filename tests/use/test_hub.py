@@ -10,7 +10,8 @@ import torch
 
 from latflow.errors import LatflowError
 from latflow.training.fit import train
-from latflow.training.run import WEIGHTS, Run, weights_of
+from latflow.training.run import WEIGHTS, Run
+from latflow.training.stored import weights_of
 from latflow.use.hub import _check_name, described, fetch, push
 from tests.training.tiny import config, run_python
 from tests.use.hub_server import standing_in
@@ -43,7 +44,7 @@ def test_what_is_pushed_comes_back(run, hub, tmp_path):
     assert b'latflow.from_pretrained("someone/tiny-flow")' in stored["README.md"]
     stored["harm.py"] = b"raise SystemExit(9)"  # what else lies there is not fetched
     code = (
-        "import latflow, torch; from latflow.training.run import weights_of\n"
+        "import latflow, torch; from latflow.training.stored import weights_of\n"
         "model = latflow.from_pretrained('someone/tiny-flow')\n"
         f"torch.save(weights_of(model), {str(tmp_path / 'back.pt')!r})"
     )

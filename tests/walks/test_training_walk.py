@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -90,12 +91,22 @@ def reseed(*key: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]))
 
 
-def plan(lengths: list[int], size: int, seed: int, epoch: int) -> list[list[int]]:
-    """The batches of an epoch: by length x (1 + u / 10), cut, shuffled."""
+def plan(lengths: list[int], size: int, seed: int, epoch: int, even: bool) -> list[list[int]]:
+    """The batches of an epoch: by length x (1 + u / 10), cut every so many sequences or steps, shuffled."""
     rng = np.random.default_rng([seed, epoch])
     keys = [T * (1 + u / 10) for T, u in zip(lengths, rng.random(len(lengths)), strict=True)]
     order = sorted(range(len(keys)), key=lambda i: keys[i])
-    batches = [order[i : i + size] for i in range(0, len(order), size)]
+    begins = list(range(0, len(order), size))
+    if even:
+        total, count = sum(lengths) + len(lengths), len(begins)
+        begins = []
+        for number in range(count):
+            i, upto = 0, 0
+            while upto + lengths[order[i]] + 1 < number * total / count:
+                upto += lengths[order[i]] + 1
+                i += 1
+            begins.append(i)
+    batches = [order[i:j] for i, j in pairwise([*begins, len(order)])]
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -147,7 +158,7 @@ class Walk:
         rate, best, updates = c.lr, math.inf, 0
         assert c.kl_steps is not None
         for epoch in range(c.epochs):
-            batches = plan(lengths, c.batch_size, seed, epoch)
+            batches = plan(lengths, c.batch_size, seed, epoch, c.batch_by == "steps")
             for first in range(0, len(batches), c.accumulate):
                 group = batches[first : first + c.accumulate]
                 weight = min(1.0, max(0.0, (updates - c.kl_steps[0]) / c.kl_steps[1]))
@@ -159,9 +170,10 @@ class Walk:
                     reseed(seed, 1, epoch, number, 0)
                     items = [known[i] for i in batch]
                     for x, (rec, kl, length) in zip(items, self.terms(w, items, c.samples), strict=True):
-                        loss = loss + (rec + weight * kl + length) / (len(x) + 1)
+                        each = rec + weight * kl + length
+                        loss = loss + (each if c.batch_by == "steps" else each / (len(x) + 1))
                         sums += [rec.item(), kl.item(), length.item(), len(x) + 1]
-                count = sum(map(len, group))
+                count = sum(map(len, group)) if c.batch_by == "sequences" else sums[3]
                 loss = loss / count
                 gradients = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
                 g = {
@@ -228,8 +240,9 @@ class Walk:
         ({"train.optimizer": "sgd", "train.lr": 2.0}, False),
         ({"model.kind": "lstm"}, False),
         ({"model.kind": "lstm", "train.optimizer": "sgd", "train.lr": 5.0}, True),
+        ({"train.batch_by": "steps"}, True),
     ],
-    ids=["af-af-adam", "af-af-sgd-plain", "lstm-adam-plain", "lstm-sgd"],
+    ids=["af-af-adam", "af-af-sgd-plain", "lstm-adam-plain", "lstm-sgd", "af-af-steps"],
 )
 def test_a_training_is_the_one_written_by_hand(tmp_path, changes, fast):
     config = settings(tmp_path / "texts", changes)

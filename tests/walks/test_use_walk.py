@@ -22,7 +22,8 @@ from latflow.presets import Preset
 from latflow.reproduce.work import measure
 from latflow.training import evaluate as evaluating
 from latflow.training.evaluate import evaluate
-from latflow.training.run import TRAINER, WEIGHTS, Run, weights_of
+from latflow.training.run import TRAINER, WEIGHTS, Run
+from latflow.training.stored import weights_of
 from latflow.use import sample, score
 from tests.training.tiny import config
 

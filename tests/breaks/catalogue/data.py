@@ -60,6 +60,13 @@ BREAKS = [
             ("batches-not-shuffled", "Batches.plan", "if self.shuffle else batches", "if False else batches"),
             ("lengths-not-jittered", "Batches.plan", "/ 10", "/ 1000"),
             (
+                "even-batches-empty",
+                "Batches._begins",
+                "np.maximum.accumulate(begins - number)",
+                "begins - number",
+            ),
+            ("even-without-the-end", "Batches._begins", "self._lengths[order] + 1", "self._lengths[order]"),
+            (
                 "transpose-zero-ignored",
                 "Batches._varied",
                 "rng.random() < self.transpose_zero",

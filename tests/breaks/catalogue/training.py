@@ -8,6 +8,15 @@ BREAKS = [
     ),
     *of(
         "latflow/training/loop.py",
+        "tests/walks/test_training_walk.py",
+        [
+            ("batch-by-ignored", "Trainer.__init__", 'c.train.batch_by == "steps"', "False"),
+            ("steps-weigh-less", "Trainer.gradient", "if self.batches.even else", "if False else"),
+            ("steps-as-sequences", "Trainer.weighed", "if self.batches.even else", "if False else"),
+        ],
+    ),
+    *of(
+        "latflow/training/loop.py",
         TRAINING,
         [
             ("validation-reads-test", "Trainer.validate", 'splits["valid"]', 'splits["test"]'),
@@ -18,12 +27,17 @@ BREAKS = [
             ("kl-weight-squared", "Trainer.gradient", "terms.elbo(weight)", "terms.elbo(weight * weight)"),
             ("kl-weight-one", "Trainer.gradient", "terms.elbo(weight)", "terms.elbo()"),
             ("train-samples-ignored", "Trainer.gradient", "self.config.samples", "1"),
-            ("loss-not-per-step", "Trainer.gradient", "terms.elbo(weight) / steps", "terms.elbo(weight)"),
+            ("loss-not-per-step", "Trainer.gradient", "elbo / steps", "elbo"),
             ("steps-without-end", "Trainer.gradient", "batch.lengths + 1", "batch.lengths"),
             ("same-noise-every-epoch", "Trainer.gradient", "Stream.TRAINING, epoch,", "Stream.TRAINING, 0,"),
             ("same-noise-every-batch", "Trainer.gradient", "epoch, number,", "epoch, 0,"),
-            ("gradient-is-a-sum", "Trainer.gradient", "p.grad /= sums.sequences", "p.grad /= 1"),
-            ("gradient-per-batch", "Trainer.gradient", "p.grad /= sums.sequences", "p.grad /= len(group)"),
+            ("gradient-is-a-sum", "Trainer.gradient", "p.grad /= self.weighed(sums)", "p.grad /= 1"),
+            (
+                "gradient-per-batch",
+                "Trainer.gradient",
+                "p.grad /= self.weighed(sums)",
+                "p.grad /= len(group)",
+            ),
             ("clip-ignored", "Trainer._update", "c.clip or math.inf", "math.inf"),
             ("clip-doubled", "Trainer._update", "c.clip or math.inf", "2 * c.clip"),
             ("lr-not-set", "Trainer._update", 'settings["lr"] = lr', 'settings["lr"] = c.lr'),
@@ -68,7 +82,7 @@ BREAKS = [
                 "value / sums.steps",
             ),
             ("figures-per-sequence", "Trainer.train_figures", "/ sums.steps for", "/ sums.sequences for"),
-            ("filler-counts", "Trainer.gradient", "-(batch.weight * terms", "-(2 * terms"),
+            ("filler-counts", "Trainer.gradient", "-(batch.weight * (elbo", "-(2 * (elbo"),
         ],
     ),
     *of(
@@ -223,10 +237,14 @@ BREAKS = [
         ],
     ),
     *of(
+        "latflow/training/stored.py",
+        "tests/training/test_run.py",
+        [("checksum-ignored", "read_tensors", "if not whole:", "if False:")],
+    ),
+    *of(
         "latflow/training/run.py",
         "tests/training/test_run.py",
         [
-            ("checksum-ignored", "Run.read", "if not whole:", "if False:"),
             ("infinite-weights", "Run.model", "if not tensor.isfinite().all():", "if False:"),
         ],
     ),
