@@ -54,7 +54,7 @@ class PackedProducts(Products):
 
     @cached_property
     def backward_packed(self) -> Tensor:
-        return _packed(self.transposed.contiguous(), self.rows)
+        return _packed(self.transposed, self.rows)
 
     def add(self, h: Tensor, gates: Tensor) -> None:
         gates.add_(_times(h, self.forward_packed))
