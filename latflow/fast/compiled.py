@@ -13,6 +13,7 @@ import importlib.util
 import platform
 import sys
 import warnings
+from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
 
@@ -45,22 +46,29 @@ def lstm_kernels(*tensors: Tensor) -> ModuleType | None:
     return None if torch.is_grad_enabled() else _load("lstm", tensors, torch.float32)
 
 
-def tile_kernels(*tensors: Tensor) -> ModuleType | None:
-    """The kernels of rounded products, if they can work on these tensors now and the processor has tiles."""
-    if torch.is_grad_enabled() or not AVAILABLE or not _tiles():
+def product_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels of rounded products, if they can work on these tensors now and the processor multiplies bfloat16."""
+    if torch.is_grad_enabled() or not AVAILABLE or (name := multiplies()) is None:
         return None
-    return _load("tiles", tensors, torch.float32)
+    return _load(name, tensors, torch.float32)
 
 
 @cache
-def _tiles() -> bool:
-    """Whether the processor multiplies tiles of bfloat16 (Intel's AMX) and the system, asked for it, lets us."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return False
+def multiplies() -> str | None:
+    """What this processor multiplies bfloat16 with: "tiles", "dots" or nothing."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return None
     from llvmlite.binding import get_host_cpu_features
 
     features = get_host_cpu_features()
-    if not (features.get("amx-tile") and features.get("amx-bf16")):
+    if _tiles(features):
+        return "tiles"
+    return "dots" if features.get("avx512bf16") else None
+
+
+def _tiles(features: Mapping[str, bool]) -> bool:
+    """Whether the processor has tile registers (Intel's AMX) and the system, asked for it, lets us."""
+    if sys.platform != "linux" or not (features.get("amx-tile") and features.get("amx-bf16")):
         return False
     arch_prctl, request, tile_data = 158, 0x1023, 18
     return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0

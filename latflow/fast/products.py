@@ -1,8 +1,8 @@
 """The products of a recurrence with its matrix U: one at every step of a pass, with the same U each time.
 
 A product of a few rows with a large matrix spends a good part of its time arranging that matrix for the cache. Where U
-is large it is arranged once for all steps of a pass (by oneDNN, which comes with torch); with numbers rounded to
-bfloat16 it is made tiles once.
+is large it is arranged once for all steps of a pass: by oneDNN, which comes with torch, or, with numbers rounded to
+bfloat16, for the kernels that multiply those.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from latflow.fast import compiled
-from latflow.fast.rounded import kernels, right, right_of_transposed, transposed_times
+from latflow.fast.rounded import arranged, kernels, right, right_of_transposed, transposed_times
 from latflow.flows.network import rounded
 from latflow.shapes import Float
 
@@ -79,28 +79,28 @@ class RoundedProducts(Products):
         return super().gradient(rounded(grad), rounded(h))
 
 
-class TiledProducts(Products):
-    """Of rounded numbers, by tiles. U is made tiles at the first step that needs it, once."""
+class CompiledRoundedProducts(Products):
+    """Of rounded numbers, by instructions for them. U is arranged at the first step that needs it, once."""
 
     def __init__(self, weight: Tensor, rows: int):
         super().__init__(weight)
-        self.tiles = kernels()
-        self.gate_room = self.tiles.tiles(rows, len(weight))
-        self.state_room = self.tiles.tiles(rows, weight.shape[1])
+        self.kernels = kernels()
+        self.gate_room = arranged().tiles(rows, len(weight))
+        self.state_room = arranged().tiles(rows, weight.shape[1])
 
     @cached_property
-    def forward_tiles(self):
+    def forward_arranged(self):
         return right_of_transposed(self.weight)
 
     @cached_property
-    def backward_tiles(self):
+    def backward_arranged(self):
         return right(self.weight)
 
     def add(self, h: Tensor, gates: Tensor) -> None:
-        self.tiles.multiply_rows(h.numpy(), self.state_room, self.forward_tiles, gates.numpy(), True)
+        self.kernels.multiply_rows(h.numpy(), self.state_room, self.forward_arranged, gates.numpy(), True)
 
     def back(self, grad: Tensor, out: Tensor) -> None:
-        self.tiles.multiply_rows(grad.numpy(), self.gate_room, self.backward_tiles, out.numpy(), False)
+        self.kernels.multiply_rows(grad.numpy(), self.gate_room, self.backward_arranged, out.numpy(), False)
 
     def gradient(self, grad: Tensor, h: Tensor) -> Tensor:
         return transposed_times(h, grad).t()
@@ -109,8 +109,8 @@ class TiledProducts(Products):
 def products(weight: Tensor, rows: int, steps: int, rounds: bool) -> Products:
     """How a recurrence of up to `rows` sequences multiplies with this U in `steps` steps."""
     if rounds:
-        tiled = compiled.tile_kernels(weight) is not None
-        return TiledProducts(weight, rows) if tiled else RoundedProducts(weight)
+        able = compiled.product_kernels(weight) is not None
+        return CompiledRoundedProducts(weight, rows) if able else RoundedProducts(weight)
     large = weight.numel() >= LARGE and steps >= LONG
     return PackedProducts(weight, rows) if large and _can_pack(weight) else Products(weight)
 

@@ -1,4 +1,5 @@
-"""Products of what is rounded to bfloat16, by the processor's tiles where it has them (`fast.kernels.tiles`).
+"""Products of what is rounded to bfloat16, where the processor has instructions for them: tiles (`fast.kernels.tiles`)
+or dot products of pairs (`fast.kernels.dots`).
 
 Rounded numbers multiply without a rounding and sums are of float32 in both ways, so the twin differs from the
 definition by the order of its sums alone. It works on one core.
@@ -6,6 +7,7 @@ definition by the order of its sums alone. It works on one core.
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
 
 import torch
@@ -17,13 +19,13 @@ from latflow.flows.network import rounded_linear
 from latflow.shapes import Float
 
 
-def _has_tiles(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+def _multiplied_by_kernels(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
     with torch.no_grad():
-        return x.numel() > 0 and compiled.tile_kernels(x, weight) is not None
+        return x.numel() > 0 and compiled.product_kernels(x, weight) is not None
 
 
-@rounded_linear.twin(_has_tiles)
-def tiled_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+@rounded_linear.twin(_multiplied_by_kernels)
+def compiled_rounded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _Product.apply(x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], -1)
 
 
@@ -36,10 +38,8 @@ class _Product(torch.autograd.Function):
         ctx.biased = bias is not None
         if bias is None:
             return _multiplied(x, right_of_transposed(weight), len(weight))
-        tiles, product = kernels(), bias.detach().expand(len(x), -1).contiguous()
-        tiles.multiply_rows(
-            _array(x), tiles.tiles(*x.shape), right_of_transposed(weight), product.numpy(), True
-        )
+        product, room = bias.detach().expand(len(x), -1).contiguous(), arranged().tiles(*x.shape)
+        kernels().multiply_rows(_array(x), room, right_of_transposed(weight), product.numpy(), True)
         return product
 
     @staticmethod
@@ -56,39 +56,42 @@ class _Product(torch.autograd.Function):
 
 
 def kernels() -> ModuleType:
-    from latflow.fast.kernels import tiles
+    """What multiplies here."""
+    return import_module(f"latflow.fast.kernels.{compiled.multiplies()}")
 
-    return tiles
+
+def arranged() -> ModuleType:
+    """What brings matrices into the order that this takes."""
+    from latflow.fast.kernels import arranged
+
+    return arranged
 
 
 def transposed_times(x: Float[Tensor, "n k"], y: Float[Tensor, "n m"]) -> Float[Tensor, "k m"]:
     """xᵀ y, of which x had better be the narrower."""
-    tiles, product = kernels(), x.new_empty(x.shape[1], y.shape[1])
-    a = tiles.tiles(x.shape[1], len(x))
-    tiles.left_of_transposed(_array(x), a)
-    tiles.multiply(a, right(y), product.numpy(), False)
+    product, a = x.new_empty(x.shape[1], y.shape[1]), arranged().tiles(x.shape[1], len(x))
+    arranged().left_of_transposed(_array(x), a)
+    kernels().multiply(a, right(y), product.numpy(), False)
     return product
 
 
 def right(w: Float[Tensor, "k m"]):
     """w as the second factor of products."""
-    tiles = kernels()
-    out = tiles.tiles(w.shape[1], len(w))
-    tiles.right(_array(w), out)
+    out = arranged().tiles(w.shape[1], len(w))
+    arranged().right(_array(w), out)
     return out
 
 
 def right_of_transposed(w: Float[Tensor, "m k"]):
     """wᵀ as the second factor of products."""
-    tiles = kernels()
-    out = tiles.tiles(*w.shape)
-    tiles.right_of_transposed(_array(w), out)
+    out = arranged().tiles(*w.shape)
+    arranged().right_of_transposed(_array(w), out)
     return out
 
 
 def _multiplied(x: Tensor, b, columns: int) -> Tensor:
-    tiles, product = kernels(), x.new_empty(len(x), columns)
-    tiles.multiply_rows(_array(x), tiles.tiles(*x.shape), b, product.numpy(), False)
+    product = x.new_empty(len(x), columns)
+    kernels().multiply_rows(_array(x), arranged().tiles(*x.shape), b, product.numpy(), False)
     return product
 
 

@@ -8,15 +8,40 @@ import torch
 
 import latflow.fast
 from latflow.fast import compiled
-from latflow.fast.products import RoundedProducts, TiledProducts, products
+from latflow.fast.products import CompiledRoundedProducts, RoundedProducts, products
 from latflow.flows import LSTM, Packing
 from latflow.flows.network import rounded_linear
 
-pytest.importorskip("numba", reason="without numba there are no tiles")
-from latflow.fast.kernels import tiles
+pytest.importorskip("numba", reason="without numba there are no kernels")
+from llvmlite.binding import get_host_cpu_features
 
-TILES = pytest.mark.skipif(not compiled._tiles(), reason="this processor has no tiles (AMX)")
-SHAPES = [(1, 1, 1), (16, 32, 16), (17, 33, 18), (32, 64, 32), (33, 31, 49), (48, 5, 16), (70, 40, 7)]
+from latflow.fast.kernels import arranged, dots, tiles
+
+FEATURES = get_host_cpu_features()
+MEANS = [
+    pytest.param(
+        tiles,
+        id="tiles",
+        marks=pytest.mark.skipif(not compiled._tiles(FEATURES), reason="this processor has no tiles (AMX)"),
+    ),
+    pytest.param(
+        dots,
+        id="dots",
+        marks=pytest.mark.skipif(
+            not FEATURES.get("avx512bf16"), reason="this processor has no dot products of pairs (AVX512-BF16)"
+        ),
+    ),
+]
+SHAPES = [
+    (1, 1, 1),
+    (16, 32, 16),
+    (17, 33, 18),
+    (32, 64, 32),
+    (33, 31, 49),
+    (48, 5, 16),
+    (70, 40, 7),
+    (9, 70, 100),
+]
 """Rows, sums, columns: whole tiles, and every way of not being whole."""
 
 
@@ -43,15 +68,15 @@ def untiled_right(tiled: np.ndarray, rows: int, columns: int) -> tuple[np.ndarra
 @pytest.mark.parametrize(("m", "k", "n"), SHAPES)
 def test_tiles_hold_what_torch_rounds_to_and_zeros_beside_it(m, k, n):
     x, w = torch.randn(m, k), torch.randn(k, n)
-    for fill, given in ((tiles.left, x), (tiles.left_of_transposed, x.t().contiguous())):
-        room = tiles.tiles(m, k)
+    for fill, given in ((arranged.left, x), (arranged.left_of_transposed, x.t().contiguous())):
+        room = arranged.tiles(m, k)
         room[:] = 7
         fill(given.numpy(), room)
         inside, beside = untiled_left(room, m, k)
         assert (inside == bits(x)).all()
         assert not beside.any()
-    for fill, given in ((tiles.right, w), (tiles.right_of_transposed, w.t().contiguous())):
-        room = tiles.tiles(n, k)
+    for fill, given in ((arranged.right, w), (arranged.right_of_transposed, w.t().contiguous())):
+        room = arranged.tiles(n, k)
         room[:] = 7
         fill(given.numpy(), room)
         inside, beside = untiled_right(room, k, n)
@@ -63,40 +88,40 @@ def test_rounding_of_ties_overflow_and_what_is_no_number():
     """Ties go to even, the largest numbers to infinity as torch has it, a NaN of any kind stays one."""
     ties = torch.tensor([0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001, -0x80000000], dtype=torch.int32)
     x = torch.cat([ties.view(torch.float32), torch.tensor([3.4e38, -3.4e38, 1e-40, torch.inf, -torch.inf])])
-    room = tiles.tiles(1, len(x))
-    tiles.left(x[None].numpy(), room)
+    room = arranged.tiles(1, len(x))
+    arranged.left(x[None].numpy(), room)
     assert (untiled_left(room, 1, len(x))[0] == bits(x[None])).all()
     nans = torch.tensor([0x7F800001, 0x7FFFFFFF, -1], dtype=torch.int32).view(torch.float32)
-    room = tiles.tiles(1, 3)
-    tiles.left(nans[None].numpy(), room)
+    room = arranged.tiles(1, 3)
+    arranged.left(nans[None].numpy(), room)
     found = torch.from_numpy(untiled_left(room, 1, 3)[0].view(np.int16)).view(torch.bfloat16)
     assert found.isnan().all()
 
 
-@TILES
+@pytest.mark.parametrize("means", MEANS)
 @pytest.mark.parametrize(("m", "k", "n"), SHAPES)
 @pytest.mark.parametrize("add", [False, True])
-def test_tiles_multiply(m, k, n, add):
+def test_arranged_numbers_multiply(m, k, n, add, means):
     """To the rounding of float32 sums; nothing outside of c is written, whose rows are a part of longer ones."""
     x, w, around = torch.randn(m, k), torch.randn(k, n), torch.randn(m + 2, n + 3)
     before, c = around.clone(), around[1:-1, 1:-2]
-    a, b = tiles.tiles(m, k), tiles.tiles(n, k)
-    tiles.left(x.numpy(), a)
-    tiles.right(w.numpy(), b)
-    tiles.multiply(a, b, c.numpy(), add)
+    a, b = arranged.tiles(m, k), arranged.tiles(n, k)
+    arranged.left(x.numpy(), a)
+    arranged.right(w.numpy(), b)
+    means.multiply(a, b, c.numpy(), add)
     expected = x.bfloat16().double() @ w.bfloat16().double() + (before[1:-1, 1:-2] if add else 0)
     torch.testing.assert_close(c.double(), expected, rtol=1e-5, atol=1e-5)
     around[1:-1, 1:-2] = before[1:-1, 1:-2]
     assert torch.equal(around, before)
 
 
-@TILES
-def test_many_rows_go_in_chunks():
-    x, w = torch.randn(70, 2 * tiles.CACHED // 32), torch.randn(2 * tiles.CACHED // 32, 5)
-    a, b, c = tiles.tiles(*x.shape), tiles.tiles(5, len(w)), torch.empty(70, 5)
-    tiles.left(x.numpy(), a)
-    tiles.right(w.numpy(), b)
-    tiles.multiply(a, b, c.numpy(), False)
+@pytest.mark.parametrize("means", MEANS)
+def test_many_rows_and_long_sums_go_in_chunks(means):
+    x, w = torch.randn(300, 2 * tiles.CACHED // 32), torch.randn(2 * tiles.CACHED // 32, 5)
+    a, b, c = arranged.tiles(*x.shape), arranged.tiles(5, len(w)), torch.empty(300, 5)
+    arranged.left(x.numpy(), a)
+    arranged.right(w.numpy(), b)
+    means.multiply(a, b, c.numpy(), False)
     expected = x.bfloat16().double() @ w.bfloat16().double()
     torch.testing.assert_close(c.double(), expected, rtol=1e-4, atol=1e-3)
 
@@ -117,14 +142,14 @@ def test_what_is_rounded_is_x_and_w_and_the_gradient():
     ]
 
 
-def test_without_tiles_numbers_are_rounded_by_torch(monkeypatch):
+def test_without_instructions_for_them_numbers_are_rounded_by_torch(monkeypatch):
     weight = torch.randn(8, 2)
-    monkeypatch.setattr(compiled, "_tiles", lambda: False)
+    monkeypatch.setattr(compiled, "multiplies", lambda: None)
     with torch.no_grad():
         assert type(products(weight, 3, 4, True)) is RoundedProducts
-    monkeypatch.setattr(compiled, "_tiles", lambda: True)
+    monkeypatch.setattr(compiled, "multiplies", lambda: "dots")
     with torch.no_grad():
-        assert type(products(weight, 3, 4, True)) is TiledProducts
+        assert type(products(weight, 3, 4, True)) is CompiledRoundedProducts
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
