@@ -46,8 +46,30 @@ BREAKS = [
             ("fast-packed-back", "PackedProducts.backward_packed", "self.transposed", "self.weight"),
             ("fast-packed-add", "PackedProducts.add", "gates.add_(", "gates.copy_("),
             ("fast-packed-never", "products", "if large and", "if False and"),
+        ],
+    ),
+    *of(
+        "latflow/fast/products.py",
+        "tests/fast/test_rounded.py",
+        [
             ("fast-rounded-gradient", "RoundedProducts.gradient", "rounded(grad), rounded(h)", "grad, h"),
             ("fast-rounded-back", "RoundedProducts.back", "rounded(grad), out", "grad, out"),
+            (
+                "fast-rounded-transposed",
+                "CompiledRoundedProducts.forward_arranged",
+                "right_of_transposed(self.weight)",
+                "right_of_transposed(self.weight.flip(0))",
+            ),
+        ],
+    ),
+    *of(
+        "latflow/fast/kernels/dots.py",
+        "tests/fast/test_rounded.py",
+        [
+            ("kernel-dots-add", "multiply", "if not add:", "if True:"),
+            ("kernel-dots-stretch", "multiply", "(n * steps + k) * BYTES", "n * steps * BYTES"),
+            ("kernel-dots-chunk", "multiply", "min(begin + CHUNK, rows)", "min(CHUNK, rows)"),
+            ("kernel-dots-lower", "multiply", "+ m % 16 * 64", ""),
         ],
     ),
     *of(
