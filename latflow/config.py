@@ -148,7 +148,7 @@ class TrainConfig:
     """Adam with its usual moments, or plain gradient descent."""
     products: Literal["float32", "bfloat16"] = "float32"
     """What an LSTM multiplies in training: numbers as they are, or rounded to bfloat16 and summed in float32, which is
-    faster for wide ones where the processor has tiles for it (Intel's AMX), and not elsewhere."""
+    faster for wide ones where the processor has instructions for it (AMX, AVX-512 BF16), and not elsewhere."""
     lr: float = ranged(1e-3, 0, 1e6)
     """The learning rate at the start."""
     lr_factor: float = ranged(0.25, 0, 1)
