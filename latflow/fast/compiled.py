@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,9 +57,14 @@ def product_kernels(*tensors: Tensor) -> ModuleType | None:
 @cache
 def multiplies() -> str | None:
     """What this processor multiplies bfloat16 with: "tiles", "dots" or nothing."""
+    from llvmlite.binding import get_host_cpu_features
+
+    config: Any = importlib.import_module("numba.core.config")
     if platform.machine() not in ("x86_64", "AMD64"):
         return None
-    from llvmlite.binding import get_host_cpu_features
+    # Told to compile for another processor, numba would end the process at an instruction that this one lacks.
+    if config.CPU_NAME or config.CPU_FEATURES is not None or not config.ENABLE_AVX:
+        return None
 
     features = get_host_cpu_features()
     if _tiles(features):

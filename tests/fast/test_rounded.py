@@ -1,6 +1,7 @@
 """Products of numbers rounded to bfloat16: what is multiplied, in either direction, and by which means."""
 
 import contextlib
+import platform
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ from latflow.flows import LSTM, Packing
 from latflow.flows.network import rounded_linear
 
 pytest.importorskip("numba", reason="without numba there are no kernels")
-from llvmlite.binding import get_host_cpu_features
+import llvmlite.binding
+import numba
 
 from latflow.fast.kernels import arranged, dots, tiles
 
-FEATURES = get_host_cpu_features()
+FEATURES = llvmlite.binding.get_host_cpu_features()
 MEANS = [
     pytest.param(
         tiles,
@@ -150,6 +152,18 @@ def test_without_instructions_for_them_numbers_are_rounded_by_torch(monkeypatch)
     monkeypatch.setattr(compiled, "multiplies", lambda: "dots")
     with torch.no_grad():
         assert type(products(weight, 3, 4, True)) is CompiledRoundedProducts
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("CPU_NAME", "generic"), ("CPU_FEATURES", ""), ("ENABLE_AVX", False)]
+)
+def test_where_numba_compiles_for_another_processor_there_are_no_instructions(monkeypatch, setting, value):
+    """NUMBA_CPU_NAME and the like: compiled all the same, they would end the process."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: {"avx512bf16": True})
+    assert compiled.multiplies.__wrapped__() == "dots"
+    monkeypatch.setattr(numba.core.config, setting, value)
+    assert compiled.multiplies.__wrapped__() is None
 
 
 @pytest.mark.parametrize(
