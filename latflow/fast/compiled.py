@@ -65,7 +65,6 @@ def multiplies() -> str | None:
     # Told to compile for another processor, numba would end the process at an instruction that this one lacks.
     if config.CPU_NAME or config.CPU_FEATURES is not None or not config.ENABLE_AVX:
         return None
-
     features = get_host_cpu_features()
     if _tiles(features):
         return "tiles"

@@ -15,7 +15,7 @@ from latflow.flows.network import rounded_linear
 
 pytest.importorskip("numba", reason="without numba there are no kernels")
 import llvmlite.binding
-import numba
+import numba.core.config as numba_config
 
 from latflow.fast.kernels import arranged, dots, tiles
 
@@ -162,7 +162,7 @@ def test_where_numba_compiles_for_another_processor_there_are_no_instructions(mo
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: {"avx512bf16": True})
     assert compiled.multiplies.__wrapped__() == "dots"
-    monkeypatch.setattr(numba.core.config, setting, value)
+    monkeypatch.setattr(numba_config, setting, value)
     assert compiled.multiplies.__wrapped__() is None
 
 
